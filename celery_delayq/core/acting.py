@@ -3,6 +3,9 @@
     with acting("ann@support"):   --> a context variable --> the name of each call --> its event
         delayq.cancel(id)                                --> signals, log lines
 
+A change of many tasks has a name too, which its calls carry in the same way: so each step can count
+itself in the change's line of the history, and a cancel is kept under that name for an undo.
+
 This makes no audit trail: a program that reaches Redis can change tasks without a name.
 """
 
@@ -11,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Union
+from typing import TypeVar, Union
 
 from .errors import InvalidOption
 from .logs import plain
@@ -21,8 +24,10 @@ _EXPECTED = f"text of 1 to {LONGEST} bytes, all of them printable"
 
 #: A name, or what returns one when it is needed.
 Name = Union[str, Callable[[], str]]
+Step = TypeVar("Step")
 
 _name: ContextVar[Name] = ContextVar("celery_delayq.acting", default="")
+_bulk: ContextVar[str] = ContextVar("celery_delayq.bulk", default="")
 
 
 @contextmanager
@@ -59,6 +64,32 @@ def actor() -> str:
     if not name:
         return ""
     return fitting(name if isinstance(name, str) else name())
+
+
+@contextmanager
+def part_of(bulk: str) -> Iterator[None]:
+    """Let each call within a ``with`` block be a step of the change of many tasks named *bulk*."""
+    token = _bulk.set(bulk)
+    try:
+        yield
+    finally:
+        _bulk.reset(token)
+
+
+def steps_of(bulk: str, steps: Iterator[Step]) -> Iterator[Step]:
+    """Yield from *steps*, each taken as a part of *bulk*; what the caller does between is none."""
+    while True:
+        with part_of(bulk):
+            step = next(steps, None)
+        if step is None:
+            return
+        yield step
+
+
+def author() -> bytes:
+    """Return who makes a call, and after a NUL the change of many of which it is a step, if any."""
+    bulk = _bulk.get()
+    return actor().encode(errors="replace") + (f"\0{bulk}".encode() if bulk else b"")
 
 
 def by() -> str:

@@ -250,14 +250,10 @@ class Services:
         elif any(hears() for hears in self.hooks.hears_cancelled):
             self.hooks.cancelled(list(cancelled))
 
-    def keeps(self, bulk: str = "-") -> str:
-        """Return how a cancel keeps what an undo needs, as ``cancel.lua`` takes it; or nothing.
-
-        Args:
-            bulk: The name under which all tasks of the cancel can be brought back.
-        """
+    def keeps(self) -> str:
+        """Return how a cancel keeps what an undo needs, as ``cancel.lua`` takes it; or nothing."""
         undo = self.settings.undo
-        return f" {undo[0] * 1000:.0f} {undo[1]} {bulk}" if isinstance(undo, Sequence) else ""
+        return f" {undo[0] * 1000:.0f} {undo[1]}" if isinstance(undo, Sequence) else ""
 
     def forgo_undo(self, task_ids: Sequence[str]) -> None:
         """Let no undo bring back tasks whose ids are sent to the workers, which drop them."""

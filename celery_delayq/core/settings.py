@@ -219,7 +219,8 @@ SETTINGS: tuple[Setting, ...] = (
         0,
         "events",
         f"a whole number of events from 0 to {LONGEST_HISTORY}",
-        "How many events `delayq.history()` keeps; 0 keeps none.",
+        "How many events of tasks `delayq.history()` keeps, and as many changes of many and tasks "
+        "of these changes, see [Who did what](../reference/signals.md#who-did-what); 0 keeps none.",
         _number(0, LONGEST_HISTORY, whole=True),
     ),
     Setting(
@@ -247,7 +248,8 @@ SETTINGS: tuple[Setting, ...] = (
         "(seconds, tasks), with seconds from 60 to 2592000 and a whole number of tasks from 1 to "
         "100000; or 0",
         "How long, and of how many tasks, `delayq.undo()` can bring back what was cancelled; 0 "
-        "keeps nothing, see [Undo](../guide/changing-your-mind.md#undo).",
+        "keeps nothing. If processes differ, the largest one counts, see "
+        "[Undo](../guide/changing-your-mind.md#undo).",
         _is_undo,
     ),
     Setting(

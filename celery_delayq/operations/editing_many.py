@@ -25,14 +25,15 @@ class EditMany(Rewriting[Tally]):
     Args:
         services: The app's.
         chosen: The selection's filters.
+        bulk: The name of the change.
         changes: The new values.
     """
 
     write = staticmethod(edit)
     name = "edit"
 
-    def __init__(self, services: Services, chosen: Filter, changes: Edit) -> None:
-        super().__init__(services, chosen)
+    def __init__(self, services: Services, chosen: Filter, bulk: str, changes: Edit) -> None:
+        super().__init__(services, chosen, bulk)
         self._changes = changes
         self._made: dict[bytes, tuple[str, int, str]] = {}
         self._edited: list[tuple[str, int, str]] = []
@@ -50,13 +51,17 @@ class EditMany(Rewriting[Tally]):
         warn_of_expiry(self._edited)
         self._edited.clear()
 
-    def new_record(self, met: Match, tally: Tally) -> NewRecord | None:  # noqa: ARG002
-        if met.record is None or met.record.is_released or met.state == "UNREADABLE":
+    def new_record(self, met: Match, tally: Tally) -> NewRecord | None:
+        if met.record is None or met.state == "UNREADABLE":
+            tally.unreadable += met.state == "UNREADABLE"
+            return None
+        if met.record.is_released:
             return None
         try:
             entry = entry_of(_id_of(met), State.SCHEDULED, met.record, met.template)
             new, expires = edited(self._services, entry, self._changes)
-        except UnreadableRecord:  # it stays as it is
+        except UnreadableRecord:
+            tally.unreadable += 1
             return None
         self._made[met.member] = entry.task_id, entry.due_ms, expires
         return new

@@ -53,7 +53,7 @@ def pause(
     if not isinstance(late, bool):
         raise InvalidOption("late", late, "true or false")
     delayq.services.entries.pause(lane_for(queue, name), queue or name or "", late=late)
-    note(delayq.services, What.PAUSED, lane=_lane_name(queue, name))
+    note(delayq.services, What.PAUSED, _lane_name(queue, name))
     logger.info("%s is paused%s", lane_in_words(queue, name), by())
 
 
@@ -87,7 +87,7 @@ def resume(
     was_paused = delayq.services.entries.resume(lane_for(queue, name), rate)
     if was_paused:
         at = "" if rate is None else f", at {rate:g} tasks a second"
-        note(delayq.services, What.RESUMED, lane=_lane_name(queue, name))
+        note(delayq.services, What.RESUMED, _lane_name(queue, name))
         logger.info("%s is resumed%s%s", lane_in_words(queue, name), at, by())
     return was_paused
 

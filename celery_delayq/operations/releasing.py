@@ -37,13 +37,16 @@ class Released(Count):
         canvases: How many of these are canvases.
         beyond: How many of these are due later than the broker lets a worker hold a message.
         dead: How many others stay because they are dead.
-        unreadable: How many others stay because their message cannot be read.
     """
 
     canvases: int = 0
     beyond: int = 0
     dead: int = 0
-    unreadable: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all matching tasks were released, and none was delivered before."""
+        return super().is_complete and not self.dead
 
 
 class ReleaseTally(Tally):
@@ -51,14 +54,18 @@ class ReleaseTally(Tally):
 
     def __init__(self) -> None:
         super().__init__()
-        self.canvases = self.beyond = self.dead = self.unreadable = 0
+        self.canvases = self.beyond = self.dead = 0
 
     @property
     def count(self) -> Released:
         plain = super().count
-        made = Released(plain, uncertain=plain.uncertain, in_flight=plain.in_flight)
-        made.canvases, made.beyond = self.canvases, self.beyond
-        made.dead, made.unreadable = self.dead, self.unreadable
+        made = Released(
+            plain,
+            uncertain=plain.uncertain,
+            in_flight=plain.in_flight,
+            unreadable=plain.unreadable,
+        )
+        made.canvases, made.beyond, made.dead = self.canvases, self.beyond, self.dead
         return made
 
 
@@ -68,13 +75,14 @@ class Release(Rewriting[ReleaseTally]):
     Args:
         services: The app's.
         chosen: The selection's filters.
+        bulk: The name of the change.
     """
 
     write = staticmethod(release)
     name = "release"
 
-    def __init__(self, services: Services, chosen: Filter) -> None:
-        super().__init__(services, chosen)
+    def __init__(self, services: Services, chosen: Filter, bulk: str) -> None:
+        super().__init__(services, chosen, bulk)
         self._limit = services.broker.hold_limit
         self._found: list[bytes] = []  # sorted by due time: due time, shard and member of each
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from ..core import clock
+from ..core.acting import part_of
 from ..core.errors import StoreUnavailable
 from ..core.services import Services
 from ..core.store import Change, Filter, Match, Outcome, Shard, target_of_member
@@ -31,6 +32,7 @@ class Rewriting(Generic[SomeTally]):
     Args:
         services: The app's.
         chosen: The selection's filters.
+        bulk: The name of the change.
 
     Attributes:
         write: The store's step.
@@ -40,9 +42,10 @@ class Rewriting(Generic[SomeTally]):
     write: Callable[..., list[Change]]
     name: str
 
-    def __init__(self, services: Services, chosen: Filter) -> None:
+    def __init__(self, services: Services, chosen: Filter, bulk: str) -> None:
         self._services = services
         self._chosen = chosen
+        self._bulk = bulk
 
     def new_record(self, met: Match, tally: SomeTally) -> NewRecord | None:
         """Return the new record of a task; ``None`` if that stays as it is."""
@@ -63,7 +66,8 @@ class Rewriting(Generic[SomeTally]):
             changed = []
             for some in self._batches(shard, left, tally):
                 parts = [(target_of_member(met.member), seen, new) for met, seen, new in some]
-                changes = type(self).write(shard, parts, chosen=self._chosen.text)
+                with part_of(self._bulk):
+                    changes = type(self).write(shard, parts, chosen=self._chosen.text)
                 for (met, seen, _), change in zip(some, changes, strict=True):
                     if change.outcome is Outcome.UNCHANGED:
                         changed.append(met.member)

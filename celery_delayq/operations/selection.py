@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.errors import InvalidOption
-from ..core.store import Position, What
+from ..core.store import Position
 from ..core.tasks.count import Count, Progress, Tally, report, telling_so_far
 from ..core.tasks.editable import Changes
 from ..core.tasks.selection import WAITING, Selection
@@ -44,14 +44,13 @@ class RewritableSelection(Selection):
         edit = Edit(**changes)
         if edit.key is not KEPT:
             raise InvalidOption("key", edit.key, "none: only one task can have a key")
-        edits = EditMany(self._services, self._chosen, edit)
+        edits = EditMany(self._services, self._chosen, self.bulk, edit)
         for _, shard, page in self._pages():
             edits.refuse_canvases(shard, page)
         if dry_run:
             return self._would_change(lambda met: met.state in WAITING, progress)
         tally = Tally()
-        with self._noted(What.EDITED, tally):
-            self._rewrite(edits, tally, progress)
+        self._rewrite(edits, tally, progress)
         return tally.count
 
     def release(
@@ -79,7 +78,7 @@ class RewritableSelection(Selection):
             InvalidOption: there are canvases, and *canvas* is false; nothing was sent.
             StoreError: as for :meth:`cancel`; ``StoreFull`` is possible, as messages grow.
         """
-        releases, seen = Release(self._services, self._chosen), ReleaseTally()
+        releases, seen = Release(self._services, self._chosen, self.bulk), ReleaseTally()
         at = self._at = self._begun
         with telling_so_far(seen):
             for number, _, page in self._pages():

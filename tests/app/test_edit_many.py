@@ -11,6 +11,7 @@ from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, NotATask
 from celery_delayq.operations import rewriting
 from tests.app.support import FAR, LONG_AGO, Killed, hand_over_until_dead, lists
+from tests.support.shards import each
 
 
 @pytest.fixture
@@ -38,6 +39,18 @@ def test_the_tasks_of_a_renamed_queue_go_to_the_new_one(fill, delayq, redis):
     while delayq.hand_over():
         pass
     assert {key: redis.llen(key) for key in lists(redis)} == {b"new": 120, b"other": 3}
+
+
+def test_tasks_whose_messages_cannot_be_read_are_counted_and_stay(fill, delayq, app, redis):
+    fill(3)  # the first one has its message whole
+    for templates in each("templates"):
+        redis.delete(templates)
+    app.send_task("t", delayq_at=FAR)
+
+    count = delayq.select(all=True).edit(priority=3)
+
+    assert (count, count.unreadable, count.is_complete) == (2, 2, False)
+    assert delayq.select(task="t").edit(priority=3).is_complete
 
 
 def test_it_reports_its_steps_and_goes_on_after_a_kill_by_its_cursor(fill, delayq):

@@ -7,6 +7,7 @@ import pytest
 
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.hooks import Hooks
+from celery_delayq.core.tasks import selection as selections
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import each, keys_of, total, with_one_shard
@@ -146,13 +147,100 @@ def test_a_selection_writes_its_history_by_the_batch(app, delayq, redis):
     ids = tagged(app, 300)
     redis.config_resetstat()
 
-    assert delayq.select(tag="x").cancel() == 300
+    count = delayq.select(tag="x").cancel()
 
-    whole, *each = told(delayq, limit=301)
-    assert whole == ("cancelled", "")
-    assert delayq.history(1)[0].count == 300
-    assert sorted(each) == sorted(("cancelled", task_id) for task_id in ids)
-    assert redis.info("commandstats")["cmdstat_ltrim"]["calls"] < 300 / 20
+    assert count == 300
+    line = delayq.history(1)[0]
+    assert (line.what, line.id, line.count) == ("cancelled", "", 300)
+    itself, *each = delayq.history(bulk=line.bulk)
+    assert itself == line
+    assert sorted(one.id for one in each) == sorted(ids)
+    assert {(one.what, one.bulk, one.task) for one in each} == {("cancelled", line.bulk, "")}
+    assert told(delayq, of=ids[0]) == [("cancelled", ids[0]), ("scheduled", ids[0])]
+    assert redis.info("commandstats")["cmdstat_ltrim"]["calls"] < 300 / 10
+
+
+CHANGES = {
+    "cancelled": lambda tasks: tasks.cancel(),
+    "rescheduled": lambda tasks: tasks.reschedule(by=60),
+    "edited": lambda tasks: tasks.edit(priority=3),
+    "run_now": lambda tasks: tasks.run_now(),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_change_of_many_is_one_event_and_pushes_no_task_s_event_out(app, delayq, what):
+    app.send_task("t", task_id="alone", delayq_at=FAR)
+    delayq.cancel("alone")
+    tagged(app, LENGTH - 2)  # so that the list of tasks is full
+    before = told(delayq)
+    app.conf.delayq_undo = (3600, 1000)
+
+    with delayq.acting("ann"):
+        done = CHANGES[what](delayq.select(tag="x"))
+        undone = delayq.undo_all(done.bulk) if done.bulk else None
+
+    line = delayq.history()[1 if undone else 0]
+    assert (line.what, line.count, line.actor) == (what, LENGTH - 2, "ann")
+    assert [one for one in told(delayq) if one[1]] == before
+    lines = 2 if undone else 1
+    parts = min(LENGTH, lines * (LENGTH - 2))
+    assert len(delayq.history(bulk=line.bulk)) == lines + parts
+    if undone:
+        first = delayq.history(1)[0]
+        assert (first.what, first.count, first.bulk) == ("undone", LENGTH - 2, done.bulk)
+
+
+def test_of_a_large_change_the_latest_tasks_are_kept_and_the_event_has_all(app, delayq):
+    app.conf.delayq_history = 5
+    tagged(app, 20)
+    delayq.select(tag="x").reschedule(by=60)
+
+    line, *each = delayq.history(bulk=delayq.history(1)[0].bulk)
+
+    assert line.count == 20
+    assert len(each) == len({one.id for one in each}) == 5
+
+
+def test_changes_of_many_have_a_bound_of_their_own(app, delayq):
+    app.conf.delayq_history = 5
+    tagged(app, 1)
+    for _ in range(9):
+        delayq.select(tag="x").reschedule(by=60)
+
+    assert told(delayq) == [("rescheduled", "")] * 5 + [("scheduled", "a0")]
+
+
+def test_changes_that_take_turns_have_an_event_each(app, delayq, monkeypatch):
+    monkeypatch.setattr(selections, "CHUNK", 2)
+    tagged(app, 9)
+    other = delayq.select(tag="x")
+
+    def both(_):
+        further = delayq.select(tag="x", limit=1)
+        further.bulk = other.bulk
+        further.edit(priority=1)
+
+    delayq.select(tag="x").reschedule(by=60, progress=both)
+
+    found = [(event.what, event.count) for event in delayq.history(3)]
+    assert sorted(found[:2]) == [("edited", 5), ("rescheduled", 9)]
+    assert found[2][0] == "scheduled"
+
+
+@with_one_shard
+def test_what_a_receiver_does_in_between_is_no_part_of_the_change(app, delayq):
+    tagged(app, 3)
+    delayq.select(tag="x").reschedule(
+        by=60, progress=lambda _: app.send_task("t", task_id="aside", delayq_at=FAR)
+    )
+    assert told(delayq, limit=2) == [("scheduled", "aside"), ("rescheduled", "")]
+
+
+@pytest.mark.parametrize("given", [{"bulk": ""}, {"bulk": 5}, {"bulk": "x", "of": "a"}], ids=str)
+def test_a_bulk_that_is_none_is_an_error(delayq, given):
+    with pytest.raises(InvalidOption, match="expected the bulk of an Event"):
+        delayq.history(**given)
 
 
 def test_the_removal_of_an_unreadable_task_is_recorded(app, delayq, redis):
@@ -162,8 +250,9 @@ def test_the_removal_of_an_unreadable_task_is_recorded(app, delayq, redis):
 
     assert delayq.select(state="dead").remove() == 1
 
-    assert told(delayq) == [("removed", ""), ("removed", "a"), ("dead", "a"), ("scheduled", "a")]
-    assert delayq.history()[1].due is None
+    assert told(delayq) == [("removed", ""), ("dead", "a"), ("scheduled", "a")]
+    assert told(delayq, of="a") == [("removed", "a"), ("dead", "a"), ("scheduled", "a")]
+    assert delayq.history(of="a")[0].due is None
 
 
 def test_each_change_says_who_made_it(app, delayq, redis):
@@ -197,9 +286,12 @@ def test_each_change_says_who_made_it(app, delayq, redis):
 
 def test_a_change_of_many_is_one_event_although_it_goes_on_in_steps(app, delayq):
     tagged(app, 6)
+    first = delayq.select(tag="x", limit=2)
+    further = delayq.select(tag="x", limit=3)
+    further.bulk = first.bulk
     with delayq.acting("ann"):
-        delayq.select(tag="x", limit=2).reschedule(by=60)
-        delayq.select(tag="x", limit=3).reschedule(by=60)
+        first.reschedule(by=60)
+        further.reschedule(by=60)
     delayq.select(tag="x").edit(priority=3)
     delayq.select(tag="none").run_now()
     delayq.select(tag="x").run_now()
@@ -209,14 +301,21 @@ def test_a_change_of_many_is_one_event_although_it_goes_on_in_steps(app, delayq)
     assert delayq.history()[3].what == "scheduled"
 
 
-def test_a_change_of_many_that_was_cut_short_is_told_with_its_number(app, delayq):
+def test_a_change_of_many_that_was_cut_short_is_told_with_its_number_and_goes_on(app, delayq):
     tagged(app, 6)
 
     def stop(count):
         raise KeyboardInterrupt
 
+    tasks = delayq.select(tag="x")
     with pytest.raises(KeyboardInterrupt):
-        delayq.select(tag="x").reschedule(by=60, progress=stop)
+        tasks.reschedule(by=60, progress=stop)
+    done = sum(task.due.timestamp() > FAR for task in delayq.tasks())
+    assert (delayq.history()[0].what, delayq.history()[0].count) == ("rescheduled", done)
+
+    further = delayq.select(tag="x", cursor=tasks.cursor)
+    further.bulk = tasks.bulk
+    further.reschedule(by=60)
 
     assert (delayq.history()[0].what, delayq.history()[0].count) == ("rescheduled", 6)
 

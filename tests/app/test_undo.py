@@ -216,8 +216,48 @@ def test_a_task_that_does_not_come_back_is_refused_with_its_reason(many, add, de
 
     undone = delayq.undo_all(count.bulk)
 
-    assert (undone.done, bool(undone)) == (119, False)
+    assert (undone.done, undone.lost, bool(undone)) == (119, 0, False)
     assert [error.reason for error in undone.refused] == ["taken"]
+    assert undone.reasons == [str(error) for error in undone.refused]
+
+
+def test_tasks_whose_undo_is_no_longer_kept_are_counted_and_the_result_is_false(
+    app, many, delayq, monkeypatch
+):
+    app.conf.delayq_undo = (3600, 20)
+    monkeypatch.setattr(selections, "CHUNK", 20)
+    count = delayq.select(tag="x").cancel()
+    kept = len([*delayq.undoable()])
+    assert (count, kept < 120) == (120, True)
+
+    for done in (kept, 0):
+        undone = delayq.undo_all(count.bulk)
+
+        assert (undone.done, undone.refused, undone.lost) == (done, [], 120 - kept)
+        assert not undone
+        assert undone.reasons[0].startswith(f"{120 - kept} tasks cannot come back: no undo")
+
+
+def test_a_bulk_of_which_nothing_is_known_is_no_success(many, delayq):
+    undone = delayq.undo_all("0123456789ab")
+    assert (undone.done, undone.lost, bool(undone)) == (0, None, False)
+    assert undone.reasons == ["no cancel of many with this name is kept; see delayq_undo"]
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("smaller", [0, (60, 1)])
+def test_the_cancels_of_a_process_with_a_smaller_setting_cost_no_other_undo(
+    delayq, delayq_app, url, smaller
+):
+    count = delayq.select(tag="x").cancel()
+    other = delayq_app(url, delayq_undo=smaller)
+    for _ in range(5):
+        other.send_task("t", task_id="other", delayq_at=FAR)
+        other.delayq.cancel("other")
+
+    undone = delayq.undo_all(count.bulk)
+
+    assert (undone.done, bool(undone)) == (120, True)
 
 
 def stop(_count):

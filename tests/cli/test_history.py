@@ -47,7 +47,7 @@ def test_json_has_a_line_for_each_event(app, said):
     assert cancelled.pop("when") >= scheduled["when"]
     task = {"id": "a\x1b[2J", "key": "", "task": "shop.add", "queue": "celery", "actor": ""}
     due = "2100-01-01T00:00:00+00:00"
-    assert cancelled == {"what": "cancelled", **task, "due": due, "count": 1}
+    assert cancelled == {"what": "cancelled", **task, "due": due, "count": 1, "bulk": ""}
 
 
 def test_history_says_that_nothing_is_kept(app, said):
@@ -68,6 +68,25 @@ def test_history_shows_the_name_that_as_gives(app, run, said):
     assert rows[2] == ["cancelled", "a", "celery", "shop.add", "ann@support"]
     past = [row.split()[2] for row in said("history", "--id", "a")[1:]]
     assert past == ["cancelled", "scheduled"]
+
+
+def test_a_change_of_many_is_one_line_that_says_how_to_list_its_tasks(app, run, said):
+    app.conf.delayq_history = 3
+    for number in range(5):
+        app.send_task("shop.add", task_id=f"a{number}", delayq_at=FAR, delayq_tags=["x"])
+    run("--as", "ann", "cancel", "--tag", "x", "--yes")
+
+    _, line, *others = said("history")
+
+    bulk = line.split()[-2]
+    assert line.split()[2:] == ["cancelled", "5", "tasks:", "--bulk", bulk, "ann"]
+    assert len(others) == 3
+    *rows, rest = said("history", "--bulk", bulk)
+    assert [row.split()[2] for row in rows[1:]] == ["cancelled"] * 4
+    assert rest == (
+        "2 tasks of this change are not listed: the setting delayq_history keeps fewer."
+    )
+    assert "not both" in run("history", "--bulk", bulk, "--id", "a1").output
 
 
 @pytest.mark.parametrize("name", ["", "x" * 10_000, "a\nb"])

@@ -67,24 +67,23 @@ def test_on_rabbitmq_it_says_which_workers_would_end(delayq_app, url, said):
     assert would == "3 tasks would be released"
 
 
-def test_dead_letters_stay(app, said, redis):
+def test_dead_letters_stay_and_that_is_status_1(app, refused, redis):
     app.send_task("t", task_id="d", delayq_at=LONG_AGO)
     redis.set("celery", "no list")
     hand_over_until_dead(app.delayq, redis)
     redis.delete("celery")
-    assert said("release", "--all", "--yes") == [
+    assert refused("release", "--all", "--yes") == [
         "1 dead task stays: retry or remove them",
         "0 tasks released",
     ]
 
 
-def test_an_unreadable_task_stays(delayq_app, url, run):
+def test_an_unreadable_task_stays_and_that_is_status_1(delayq_app, url, run):
     app = delayq_app(url, accept_content=["json"])
     arrive_in_protocol_1(app, serializer="pickle", delayq_at=FAR)
-    assert run("release", "--all", "--yes", app=app).output.splitlines() == [
-        "1 task cannot be read, and stays",
-        "0 tasks released",
-    ]
+    done = run("release", "--all", "--yes", app=app)
+    assert done.exit_code == 1
+    assert done.output.splitlines() == ["0 tasks released", "1 task cannot be read, and stays"]
 
 
 def test_a_canvas_goes_where_that_is_said(app, tasks, said, refused, redis):

@@ -9,7 +9,7 @@ import pytest
 from celery_delayq import State
 from celery_delayq.operations.cli import common
 from tests.app.support import FAR, LONG_AGO, claim, settle
-from tests.support.shards import with_one_shard
+from tests.support.shards import keys_of, with_one_shard
 
 
 @pytest.fixture
@@ -198,3 +198,23 @@ def test_a_rate_that_cannot_be_is_wrong_usage(app, misused, rate):
     assert misused("pause", "--queue", "") == (
         "Error: queue is ''; expected a name of 1 to 512 bytes"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "done"),
+    [
+        ("retry", "due now"),
+        ("run-now", "due now"),
+        ("reschedule by:+1h", "rescheduled"),
+        ("cancel", "cancelled"),
+    ],
+)
+def test_a_task_of_a_selection_that_cannot_be_read_is_counted_with_status_1(
+    app, redis, refused, line, done
+):
+    dead(app, "a", "b")
+    redis.hset(keys_of("a")["records"], "a", "9")
+    command, *more = line.split()
+    assert refused(command, "--state", "dead", "--yes", *more) == [
+        f"1 task {done}", "1 task cannot be read, and stays",
+    ]  # fmt: skip

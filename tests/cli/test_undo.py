@@ -5,7 +5,9 @@ import re
 
 import pytest
 
+from celery_delayq.core.tasks import selection as selections
 from tests.app.support import FAR, fall_due_after_cancel
+from tests.support.shards import with_one_shard
 
 
 @pytest.fixture
@@ -34,6 +36,31 @@ def test_a_cancel_of_many_says_how_to_undo_it_and_that_brings_them_back(app, sai
 
     assert said(*words) == ["10 tasks back"]
     assert app.delayq.counts().scheduled == 10
+
+
+@with_one_shard
+def test_of_a_cancel_of_many_the_line_says_how_many_can_be_brought_back(
+    app, said, refused, monkeypatch
+):
+    app.conf.delayq_undo = (3600, 2)
+    monkeypatch.setattr(selections, "CHUNK", 2)
+    done, line = said("cancel", "--tag", "x", "--yes")
+    kept = len([*app.delayq.undoable()])
+    assert 0 < kept < 10
+    assert (done, line.partition(":")[0]) == (
+        "10 tasks cancelled", f"to bring {kept} of the 10 tasks back",
+    )  # fmt: skip
+
+    back, lost = refused(*line.partition("celery -A proj delayq ")[2].split())
+
+    assert back == f"{kept} tasks back"
+    assert lost.startswith(f"{10 - kept} tasks cannot come back: no undo of theirs is kept")
+
+
+def test_a_bulk_that_is_not_known_is_status_1(app, refused):
+    assert refused("undo", "--bulk", "5f0c1d2e3a4b") == [
+        "0 tasks back", "no cancel of many with this name is kept; see delayq_undo",
+    ]  # fmt: skip
 
 
 def test_without_the_setting_nothing_is_kept_and_that_is_said(app, said, run):

@@ -22,6 +22,7 @@ CONF = {
     "delayq_history": 100,
     "delayq_lease": 1,
     "delayq_shards": 1,
+    "delayq_undo": (2_592_000, 100),
     "task_queues": [
         Queue("celery"),
         Queue("mail"),
@@ -117,6 +118,10 @@ def _leave(delayq: DelayQ) -> None:
         _send(delayq, task_id, FAR)
     delayq.cancel("cancelled")
     delayq.services.entries.cancel("owed", owes=True)
+    for task_id in ("of a bulk", "of a bulk too"):
+        _send(delayq, task_id, FAR, delayq_tags=["gone"])
+    with delayq.acting("ann"):
+        delayq.select(tag="gone").cancel()
     _send(delayq, "skipped", LONG_AGO, delayq_late="skip", delayq_grace=0)
     delayq.hand_over()
     until = monotonic() + 5

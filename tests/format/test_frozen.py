@@ -217,10 +217,20 @@ def test_delivered_tasks_and_past_events_are_known(delayq):
     assert delayq.handed_over(key="left")
     assert delayq.cancel("handed over") is Outcome.HANDED_OVER
     assert {one.what.value for one in delayq.history()} >= {"scheduled", "handed_over", "cancelled"}
+    (whole,) = [one for one in delayq.history() if one.bulk]
+    assert (whole.what, whole.count, whole.actor) == ("cancelled", 2, "ann")
+    assert len(delayq.history(bulk=whole.bulk)) == 3
     (shard_steps,) = delayq.services.steps_by_shard(owes=True)
     with contextlib.closing(shard_steps):
         assert "owed" in {one.task_id for one in shard_steps.owed()}
     assert delayq.services.copies.first(("arrived", "1.1"), 2, monotonic() + PATIENCE) == 1
+
+
+def test_what_was_cancelled_comes_back(delayq):
+    assert delayq.undo("cancelled").timestamp() == FAR
+    (bulk,) = {one.bulk for one in delayq.undoable() if one.bulk}
+    undone = delayq.undo_all(bulk)
+    assert (undone.done, undone.lost, bool(undone)) == (2, 0, True)
 
 
 def test_new_ones_are_scheduled_beside_them_and_share_their_templates(delayq, redis):

@@ -18,6 +18,7 @@ from celery_delayq import DelayQ, Outcome
 from celery_delayq.contrib.care import dumps
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.contrib.care.inconsistencies import Finding
+from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import (
     Cancelled,
@@ -44,7 +45,7 @@ Call = Callable[[DelayQ, str], object]
 Take = Callable[["Prepared"], object]
 
 MAIL = lane_for(queue="mail")
-KEEPS = " 60000 10 bulk"  # for a minute, of ten tasks
+KEEPS = " 60000 10"  # for a minute, of ten tasks
 
 # Methods of DelayQ that call no script, and those that await another one.
 NO_OPERATIONS = {"acting", "close", "due_of", "scanner"}
@@ -143,7 +144,8 @@ def fitting(store: Store) -> Prepared:
     store.raw.hset(store.keys["holders"], "its key", b"left\xff1.2")
     store.raw.zadd(store.keys["held"], {"its key": FAR_MS})
     store.schedule("undoable", FAR_MS, share=True, extras=extras("undoable"))
-    store.entries.cancel("undoable", keeps=KEEPS)
+    with part_of("bulk"):
+        store.entries.cancel("undoable", keeps=KEEPS)
     _rule(store, "rule")
     (operation, *_), _ = store.known_calls()
     read, revision = store.entries.find("list"), revision_of(store)
@@ -282,7 +284,7 @@ def _undo_one(delayq: DelayQ, task_id: str) -> object:
 
 
 def _undoable(ready: Prepared) -> list[tuple[bytes, bytes]]:
-    asked = {"part": "undo", "cursor": 0, "count": 100, "bulk": ""}
+    asked = {"part": "undo", "cursor": 0, "count": 100, "bulk": "", "id": "", "tells": 1}
     return [(row.id, row.bulk) for row in ready.store.scripts.call("undoable", **asked).found]
 
 

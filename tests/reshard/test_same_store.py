@@ -31,6 +31,12 @@ def seen(delayq):
         "left": [replace(entries.departure(one), now_ms=0) for one in left],
         "counts": replace(entries.counts(), scanners=0, now_ms=0, scanner_ms=None),
         "history": sorted(map(str, delayq.history(1000))),
+        "changes": sorted(
+            str(event)
+            for change in delayq.history(1000)
+            if change.bulk
+            for event in delayq.history(bulk=change.bulk)
+        ),
         "pauses": sorted(map(str, pauses)),
         "tagged": sorted(one.id for one in delayq.select(tag="user:7")),
         "found": sorted((one.kind, one.id) for one in delayq.check()),

@@ -19,6 +19,7 @@ import pytest
 from celery_delayq.contrib.care.checking import check, number
 from celery_delayq.contrib.care.repairing import repair
 from celery_delayq.core import clock
+from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import When
 from celery_delayq.core.servers.connection import packed
 from celery_delayq.core.store import NewEntry, What, changes, loads, scanner_steps
@@ -693,9 +694,24 @@ def with_history(ready):
     ready.store.raw.hset(ready.store.keys["meta"], "history", "100 1")
 
 
-def _note_twice(ready):
-    for _ in range(2):
-        ready.store.entries.note(What.CANCELLED, count=1)
+def _note(ready):
+    ready.store.entries.note(What.PAUSED, "qmail")
+
+
+def in_a_bulk(take):
+    def taken(ready):
+        with part_of("first"):
+            take(ready)
+
+    return taken
+
+
+def bulks(ready):
+    """There are lines of two bulks, for each kind of change; those of the first are older."""
+    with_history(ready)
+    for bulk in ("first", "second"):
+        lines = [f"{kind}{NOW_MS:013}{'000':>28}\0\x002\0{bulk}" for kind in "cemos"]
+        ready.store.raw.lpush(ready.store.keys["history_changes"], *lines)
 
 
 def too_late_to_relay(ready):
@@ -962,12 +978,19 @@ CASES = [
         for one in OPERATIONS
         if WRITES_HISTORY.search(load()[one.script].text)
     ),
-    Case("note", "history", _note_twice, with_history),
+    Case("note", "history", _note, with_history),
+    *(
+        Case(one.script, "history of a bulk", in_a_bulk(one.take), bulks, one.ends)
+        for one in OPERATIONS
+        if WRITES_HISTORY.search(load()[one.script].text)
+        and "history_parts" in load()[one.script].keys
+    ),
     Case("reschedule", "one, history", _reschedule("list"), with_history),
     Case("edit", "one, history", _edit("list"), with_history),
     Case("cancel", "owing", _cancel_owing, ends="list"),
     Case("cancel", "undoably", _cancel_undoably, ends="list"),
     Case("cancel", "undoably, turning", _cancel_undoably, undo_over, ends="list"),
+    Case("cancel", "undoably, of a bulk", in_a_bulk(_cancel_undoably), ends="list"),
     Case("rule", "removed", _rule("cleared"), _rule("remove")),
     Case("rule", "paused", _rule("cleared"), _rule("pause")),
     Case("rule", "nothing", _rule("cleared", called="nothing")),

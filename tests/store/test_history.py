@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry, Outcome, What
 from celery_delayq.core.store.extras import Extras
@@ -162,6 +163,18 @@ def test_it_is_never_longer_while_several_processes_write(store):
             over.set()
     watching.result(PATIENCE)
     assert max(lengths) <= 5 == store.raw.llen(store.keys["history"])
+
+
+def test_a_bulk_that_goes_on_has_its_line_first_and_pushes_no_other_bulk_out(store):
+    with_history(store, 3)
+    for number, bulk in enumerate(["x", "y", "z", "x", "z", "x"]):
+        store.schedule(f"a{number}", FAR_MS)
+        with part_of(bulk):
+            store.entries.cancel(f"a{number}")
+    lines = store.raw.lrange(store.keys["history_changes"], 0, -1)
+    assert [line.rpartition(b"\0")[2] for line in lines] == [b"x", b"z", b"y"]
+    events = store.entries.history(changes=3)
+    assert {event.bulk: event.count for event in events} == {"x": 3, "y": 1, "z": 2}
 
 
 @pytest.mark.parametrize("length", [1, 2, 7])

@@ -16,6 +16,7 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.contrib.care.checking import check
+from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import Entries, Filter, State, selection_scan
 from celery_delayq.core.store.extras import Extras
@@ -115,8 +116,10 @@ def furnish(store):
     told = {"called": "rule", "revision": revision_of(store), "look": FAR_MS}
     store.shard.calls.call("fire", **told, trouble="bad", runs=())
     store.schedule("undone", FAR_MS)
-    store.entries.cancel("undone", keeps=" 60000 10 -")
-    store.raw.hset(store.keys["undo_old"], mapping=store.raw.hgetall(store.keys["undo"]))
+    with part_of("bulk"):
+        store.entries.cancel("undone", keeps=" 60000 10")
+    for name in ("undo", "undo_bulks"):
+        store.raw.hset(store.keys[f"{name}_old"], mapping=store.raw.hgetall(store.keys[name]))
     store.raw.hset(store.keys["meta"], "timer", f"{NOW_MS}:somebody")
     store.raw.hset(store.keys["arrived_old"], b"m" * 16, 1)
     store.arrive("leased", 1)
@@ -207,7 +210,8 @@ def read(store):
         attempt(store.entries.find, target_of_key(f"key of {task_id}"))
     attempt(store.entries.counts)
     attempt(store.entries.pauses)
-    attempt(store.entries.history, 100)
+    attempt(store.entries.history, 100, 100, 100)
+    attempt(store.entries.undoable, "bulk")
     attempt(lambda: [*check(store.entries)])
     for chosen in (Filter(), Filter(tags=("all",)), *(Filter(states=(state,)) for state in State)):
         attempt(lambda chosen=chosen: [*select(store, chosen)])

@@ -4,6 +4,7 @@ import pytest
 
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.core import clock
+from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import When
 from celery_delayq.core.servers.connection import PooledConnection
 from celery_delayq.core.store import (
@@ -308,6 +309,23 @@ def test_a_history_is_of_all_shards_the_newest_first(redis_server, raw):
         raw.set(CLOCK, (NOW_MS + step) * 1000)
         Entries(scripts, membership).schedule([new(one)])
     assert [one.task_id for one in Entries(scripts, membership).history(90)] == IDS[:9:-1]
+    connection.close()
+
+
+def test_a_bulk_over_all_shards_has_one_line_and_each_list_has_its_length(redis_server, raw):
+    connection = PooledConnection(endpoint(redis_server))
+    membership = Membership(5.0, shards=SHARDS, history=10)
+    scripts = [ClockedScripts(connection, keys) for keys in keys_of(SHARDS)]
+    entries = Entries(scripts, membership)
+    for step, one in enumerate(IDS):
+        raw.set(CLOCK, (NOW_MS + step) * 1000)
+        entries.schedule([new(one)])
+        with part_of("bulk"):
+            entries.cancel(one)
+    (line,) = entries.history(changes=99)
+    assert (line.bulk, line.count, line.when_ms) == ("bulk", len(IDS), NOW_MS + len(IDS) - 1)
+    for some in (entries.history(events=99), entries.history(parts=99)):
+        assert [one.task_id for one in some] == IDS[:-11:-1]
     connection.close()
 
 

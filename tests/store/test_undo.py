@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from celery_delayq.contrib.care import dumps
+from celery_delayq.core.acting import part_of
 from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import lane_for
@@ -15,7 +16,7 @@ from tests.store.places import enter
 from tests.store.support import FAR_MS, HALF_PAST_US, NOW_MS
 
 MINUTE_MS, MOST = 60_000, 5
-KEEPS = f" {MINUTE_MS} {MOST} -"
+KEEPS = f" {MINUTE_MS} {MOST}"
 EXTRAS = Extras("its key", ("one", "two"), 5000, hold="f1000")
 
 
@@ -319,6 +320,105 @@ def test_lines_go_at_an_age_and_not_early(store, minutes, kept):
     assert lines(store) == kept
 
 
+LARGE, SMALL = f" {10 * MINUTE_MS} 20", KEEPS
+
+
+def test_a_process_with_a_smaller_setting_throws_away_no_line_of_another_one(store):
+    ids = [f"a{number}" for number in range(20)]
+    for task_id in ids:
+        store.schedule(task_id, FAR_MS)
+        cancel(store, task_id, keeps=LARGE)
+    others = [f"b{number}" for number in range(3 * MOST)]
+    for number, task_id in enumerate(others):
+        store.set_ms(NOW_MS + number * MINUTE_MS // 2)
+        store.schedule(task_id, FAR_MS)
+        cancel(store, task_id, keeps=SMALL)
+
+    assert lines(store) == {task_id.encode() for task_id in (*ids, *others)}
+    # Each key lasts as long as the larger setting says, from its last line on.
+    assert store.raw.pttl(store.keys["undo"]) > MINUTE_MS
+    assert undone(store, ids[0]) == f"done:{FAR_MS}"
+
+
+def test_a_larger_setting_holds_no_longer_than_what_was_kept_under_it(store):
+    store.schedule("a", FAR_MS)
+    cancel(store, "a", keeps=LARGE)
+    for number in range(60):
+        store.set_ms(NOW_MS + 11 * MINUTE_MS + number)
+        store.schedule(f"b{number}", FAR_MS)
+        cancel(store, f"b{number}", keeps=SMALL)
+
+    assert len(lines(store)) <= 2 * MOST
+
+
+def cancel_bulk(store, *ids, keeps=KEEPS):
+    with part_of("bulk"):
+        for task_id in ids:
+            store.schedule(task_id, FAR_MS)
+            cancel(store, task_id, keeps=keeps)
+
+
+def test_of_a_bulk_it_is_known_how_many_are_kept_and_how_many_are_not_back(store):
+    ids = [f"a{number}" for number in range(3 * MOST)]
+    assert store.entries.undoable("bulk") == (0, None)
+    cancel_bulk(store, *ids)
+
+    assert store.entries.undoable("bulk") == (2 * MOST, 3 * MOST)
+    undone(store, *ids[-2:])
+    assert store.entries.undoable("bulk") == (2 * MOST - 2, 3 * MOST - 2)
+
+
+def test_a_task_of_a_bulk_whose_id_was_cancelled_again_is_not_that_bulk_s(store):
+    cancel_bulk(store, "a", "b")
+    store.set_ms(NOW_MS + MINUTE_MS)  # the next line begins a generation
+    store.schedule("a", FAR_MS)
+    cancel(store, "a")
+
+    assert store.entries.undoable("bulk") == (1, 2)
+
+
+def test_of_a_bulk_that_redis_had_no_room_for_it_is_known_that_nothing_is_kept(
+    start_redis, store_on
+):
+    store = store_on(start_redis("--maxmemory-policy", "noeviction"))
+    store.schedule("a", FAR_MS)
+    store.raw.config_set("maxmemory", 1)
+    with part_of("bulk"):
+        assert cancel(store, "a") is Outcome.DONE
+    store.raw.config_set("maxmemory", 0)
+
+    assert store.entries.undoable("bulk") == (0, 1)
+
+
+def test_the_numbers_of_bulks_are_bounded_and_outlive_their_lines(store):
+    for number in range(8 * MOST):
+        store.schedule("a", FAR_MS)
+        with part_of(f"bulk{number}"):
+            cancel(store, "a")
+    names = [store.raw.hlen(store.keys[name]) for name in ("undo_bulks", "undo_bulks_old")]
+    assert max(names) <= 2 * MOST
+    assert store.entries.undoable(f"bulk{8 * MOST - 2 * MOST}") == (0, 1)
+    assert store.raw.pttl(store.keys["undo_bulks"]) > MINUTE_MS
+
+
+def test_a_bulk_that_goes_on_after_many_others_has_one_number(store):
+    cancel_bulk(store, "first")
+    for number in range(2 * MOST):
+        store.schedule("a", FAR_MS)
+        with part_of(f"bulk{number}"):
+            cancel(store, "a")
+    cancel_bulk(store, "second")
+    assert store.entries.undoable("bulk")[1] == 2
+
+
+def test_a_line_that_is_kept_is_known_by_its_id(store):
+    store.schedule("a", FAR_MS)
+    cancel(store, "a")
+    assert store.entries.is_undoable("a")
+    undone(store, "a")
+    assert not store.entries.is_undoable("a")
+
+
 def test_redis_forgets_them_if_nothing_more_is_cancelled(store):
     store.schedule("a", FAR_MS)
     cancel(store, "a")
@@ -356,11 +456,12 @@ def test_a_full_redis_drops_the_line_and_cancels(start_redis, store_on):
     assert store.places("a") == []
 
 
-@pytest.mark.parametrize("name", ["undo", "undo_old"])
+@pytest.mark.parametrize("name", ["undo", "undo_old", "undo_bulks", "undo_bulks_old"])
 def test_a_key_of_another_program_keeps_no_task_from_being_cancelled(store, name):
     store.schedule("a", FAR_MS)
     store.raw.rpush(store.keys[name], "theirs")
-    assert cancel(store, "a") is Outcome.DONE
+    with part_of("bulk"):
+        assert cancel(store, "a") is Outcome.DONE
     assert store.places("a") == []
 
 
@@ -375,12 +476,14 @@ def test_the_lines_of_a_bulk_are_found_among_others(store):
     ids = [f"a{number}" for number in range(300)]
     for task_id in ids:
         store.schedule(task_id, FAR_MS)
-        cancel(store, task_id, keeps=f" {MINUTE_MS} 1000 bulk{int(task_id[1:]) % 2}")
+        with part_of(f"bulk{int(task_id[1:]) % 2}"):
+            cancel(store, task_id, keeps=f" {MINUTE_MS} 1000")
     found, cursor = [], 0
     while True:
-        cursor, rows = store.scripts.call(
-            "undoable", part="undo", cursor=cursor, count=50, bulk="bulk1"
+        cursor, left, number, rows = store.scripts.call(
+            "undoable", part="undo", cursor=cursor, count=50, bulk="bulk1", id="", tells=1
         )
+        assert (left, number) == (150, len(rows))
         found += [(row.id, row.bulk, row.when) for row in rows]
         if int(cursor) == 0:
             break

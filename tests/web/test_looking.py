@@ -8,7 +8,8 @@ import pytest
 from celery_delayq.contrib.web import others, views, words
 from celery_delayq.core.store import queue_counts
 from tests.app.support import FAR, LONG_AGO
-from tests.web.support import FURTHER, walk
+from tests.web.conftest import IDS
+from tests.web.support import FURTHER, counted, ticks, walk, worked
 
 # The overview.
 
@@ -120,8 +121,45 @@ def test_the_history_is_newest_first(app, browser, scheduled):
     for path in ("/history", "/"):
         page = browser.get(path).text
         assert page.index("cancelled a k celery shop.remind") < page.index("scheduled a k celery")
-    assert "The last 2 events, of at most 100 that are kept" in browser.get("/history").text
+    assert "The last 2 events. At most 100 of tasks are kept" in browser.get("/history").text
     assert "Among the last 100 events" in browser.get("/").text
+
+
+@pytest.mark.parametrize(
+    ("action", "what"),
+    [
+        ({"action": "reschedule", "value": "by:+1h"}, "rescheduled"),
+        ({"action": "cancel"}, "cancelled"),
+    ],
+    ids=["moved", "cancelled"],
+)
+def test_a_change_of_many_is_one_line_of_the_history_with_a_link_to_its_tasks(
+    app, browser, many, action, what
+):
+    worked(browser, counted(browser, {}, **action))
+    page = browser.get("/history")
+    line = next(iter(app.delayq.history(1)))
+    assert (line.what, line.count) == (what, len(IDS))
+    assert f"{what} {len(IDS)} tasks alice" in " ".join(page.text.split())
+
+    page = browser.get("/history", bulk=line.bulk)
+
+    assert {task_id for task_id in IDS if task_id in page.text} == {*IDS}
+    assert " scheduled task" not in page.text
+    app.conf.delayq_history = 4
+    app.delayq.services.entries.join()
+    assert (
+        f"Of {len(IDS)} tasks, 4 tasks are listed here"
+        in browser.get("/history", bulk=line.bulk).text
+    )
+
+
+def test_ticked_tasks_that_are_changed_are_one_line(app, browser, many):
+    ticked = ticks(browser.get("/tasks"))
+    browser.change("/selected", sure="1", one=[*ticked.values()], action="run_now")
+    assert [(one.what, one.count) for one in app.delayq.history(2)] == [
+        ("run_now", len(IDS)), ("scheduled", 1),
+    ]  # fmt: skip
 
 
 def test_the_history_and_the_page_of_a_task_say_who_did_what(app, browser, scheduled):

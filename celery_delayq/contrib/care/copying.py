@@ -34,7 +34,8 @@ HASHES = (
     "held",
     "rules",
 )
-MOST_EVENTS = 10_000  # the longest history
+LISTS = ("history", "history_changes", "history_parts")
+MOST_EVENTS = 10_000  # of the longest history, in each of these lists
 
 
 class OutOfStepError(Exception):
@@ -118,8 +119,9 @@ class Copying:
             meta = [("seq", self._last), ("format", format_of(self._old)), ("began", began)]
             self._fill(number, "meta", meta)
         # In one shard: readers merge the events of all, and see the latest.
-        events = sorted((item.value for item in _all(self._old, "history")), key=_when)
-        self._fill(0, "history", enumerate(events[-MOST_EVENTS:]))
+        for part in LISTS:
+            events = sorted((item.value for item in _all(self._old, part)), key=_when)
+            self._fill(0, part, enumerate(events[-MOST_EVENTS:]))
 
     def _fill(self, number: int, part: str, given: Iterable[tuple[Any, Any]]) -> None:
         rest, rate = iter(given), len(self._old) / len(self._new)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ...core.logs import counted, plain
-from ...operations.cli.common import ErrorSentences, delayq_of, examples, json_option
+from ...operations.cli.common import ErrorSentences, UsageErrors, delayq_of, examples, json_option
 from ...operations.cli.looks import CeleryCommand, CeleryOption
 from ...operations.cli.screen import Screen
 from ...operations.cli.tables import Column, table
@@ -17,6 +17,7 @@ from ...operations.cli.zones import name_of, stamp, zone_of, zoned
 from .newest import Event
 from .newest import history as newest
 
+_GONE = "{} of this change are not listed: the setting delayq_history keeps fewer."
 _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
 
 
@@ -32,21 +33,37 @@ _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
     help_group="Filter",
     help="Only what happened to this task.",
 )
+@click.option(
+    "--bulk",
+    cls=CeleryOption,
+    help_group="Filter",
+    help="Only this change of many, and then its tasks.",
+)
 @zoned
 @json_option
 @click.pass_context
 def history(
-    ctx: click.Context, /, limit: int, task_id: str | None, as_json: bool, **_: Any
+    ctx: click.Context,
+    /,
+    limit: int,
+    task_id: str | None,
+    bulk: str | None,
+    as_json: bool,
+    **_: Any,
 ) -> None:
     """Show the last events, the newest first.
+
+    A change of many tasks is one line; --bulk, with the name in it, lists its tasks.
 
     The store keeps hashes of the names of tasks and queues. TASK is empty if this app has no task
     with that hash, and none of the latest ones is in the store. QUEUE is empty if this app, its
     pauses and the tasks that are due next name no queue with that hash.
     """
     delayq = delayq_of(ctx)
-    with ErrorSentences():
-        events = newest(delayq.services, limit=limit, of=task_id)
+    if task_id is not None and bulk is not None:
+        raise click.UsageError("Name a task by --id, or a --bulk, not both.", ctx)
+    with UsageErrors(), ErrorSentences():
+        events = newest(delayq.services, limit=limit, of=task_id, bulk=bulk)
         kept = delayq.services.settings.history
     if as_json:
         for event in events:
@@ -54,8 +71,15 @@ def history(
         return
     zone, screen = zone_of(ctx), Screen(ctx)
     screen.show(table(_columns(zone), (_event_row(each, zone) for each in events)))
+    if gone := _gone(events) if bulk is not None and len(events) < limit else 0:
+        screen.show([[(_GONE.format(counted(gone)), "yellow")]])
     if not kept:
         screen.show([[(_NO_HISTORY, "yellow")]])
+
+
+def _gone(events: list[Event]) -> int:
+    """Return of how many tasks of a change the event is no longer kept."""
+    return sum(each.count for each in events if not each.id) - sum(1 for each in events if each.id)
 
 
 def _columns(zone: tzinfo) -> tuple[Column, ...]:
@@ -69,7 +93,7 @@ def _columns(zone: tzinfo) -> tuple[Column, ...]:
 
 def _event_row(event: Event, zone: tzinfo) -> tuple[str, ...]:
     what = event.what.value.replace("_", " ")
-    named = event.id or (counted(event.count) if event.count else "")
+    named = event.id or (f"{counted(event.count)}: --bulk {event.bulk}" if event.count else "")
     texts = (what, named, event.key, event.queue, event.task, event.actor)
     return (stamp(event.when, zone), *map(plain, texts))
 
@@ -85,4 +109,5 @@ def _event_facts(event: Event) -> dict[str, Any]:
         "queue": event.queue,
         "actor": event.actor,
         "count": event.count,
+        "bulk": event.bulk,
     }

@@ -9,6 +9,7 @@ from datetime import datetime
 from itertools import islice
 
 from ...core.clock import from_ms
+from ...core.errors import InvalidOption
 from ...core.services import Services
 from ...core.settings import LONGEST_HISTORY
 from ...core.store import HistoryEntry, What, label_of
@@ -36,8 +37,9 @@ class Event:
         queue: The queue that it was sent to; empty if this app, its pauses and the tasks that are
             due next name no such queue.
         actor: Who did it, see ``DelayQ.acting``; empty if nobody was named.
-        count: How many tasks were changed together, as one event: ``id`` is then empty. 0 of a
-            pause.
+        count: How many tasks a change of many changed, which is one event: ``id`` is then empty. 0
+            of a pause.
+        bulk: The name of that change, also of the events of its tasks; else empty.
     """
 
     what: What
@@ -49,20 +51,19 @@ class Event:
     queue: str
     actor: str = ""
     count: int = 1
+    bulk: str = ""
 
 
 def history(
-    services: Services, *, limit: int | None = None, of: Named | None = None
+    services: Services,
+    *,
+    limit: int | None = None,
+    of: Named | None = None,
+    bulk: str | None = None,
 ) -> list[Event]:
     """Return the last events, the newest first; see :meth:`DelayQ.history`."""
     check_limit(limit, "events")
-    most = LONGEST_HISTORY if limit is None else min(limit, LONGEST_HISTORY)
-    if of is None:
-        events = services.entries.history(most) if most else []
-    else:
-        own_id = checked_id(id_of(of))
-        own = (each for each in services.entries.history(LONGEST_HISTORY) if each.task_id == own_id)
-        events = list(islice(own, most))
+    events = list(islice(_rows(services, limit, of, bulk), limit))
     labels = {event.labels[0] for event in events if event.labels}
     tasks = _by_label(services.app.tasks)
     if not labels <= tasks.keys():
@@ -71,6 +72,23 @@ def history(
         tasks |= _waiting_names(services, events, labels - tasks.keys())
     queues = names_of(services, {event.labels[1] for event in events if event.labels})
     return [_event(event, tasks, queues) for event in events]
+
+
+def _rows(
+    services: Services, limit: int | None, of: Named | None, bulk: str | None
+) -> Iterable[HistoryEntry]:
+    read, every = services.entries.history, LONGEST_HISTORY
+    if bulk is not None:
+        if of is not None or not isinstance(bulk, str) or not bulk:
+            raise InvalidOption("bulk", bulk, "the bulk of an Event, without a task")
+        found = [each for each in read(changes=every, parts=every) if each.bulk == bulk]
+        # Its lines, and then its tasks: the last of those have the same time.
+        return sorted(found, key=lambda each: bool(each.task_id))
+    if of is not None:
+        own_id = checked_id(id_of(of))
+        return (each for each in read(events=every, parts=every) if each.task_id == own_id)
+    most = every if limit is None else min(limit, every)
+    return read(events=most, changes=most) if most else []
 
 
 def _waiting_names(
@@ -106,4 +124,5 @@ def _event(row: HistoryEntry, tasks: dict[bytes, str], queues: dict[bytes, str])
         queue=row.lane[1:] if row.lane[:1] == "q" else queues.get(queue, ""),
         actor=row.actor,
         count=row.count,
+        bulk=row.bulk,
     )

@@ -91,10 +91,11 @@ def _undo_one(ctx: click.Context, delayq: HasServices, task_id: str, *, now: boo
 
 def _told_of_many(ctx: click.Context, undone: Undone) -> bool:
     ctx.obj.echo(f"{counted(undone.done)} back")
-    for error in undone.refused[:_MOST_SHOWN]:
-        ctx.obj.error(advised(error))
-    if len(undone.refused) > _MOST_SHOWN:
-        ctx.obj.error(f"and {len(undone.refused) - _MOST_SHOWN} more are not back")
+    reasons = undone.reasons
+    for reason in reasons[:_MOST_SHOWN]:
+        ctx.obj.error(advised(reason))
+    if len(reasons) > _MOST_SHOWN:
+        ctx.obj.error(f"and {len(reasons) - _MOST_SHOWN} more are not back")
     return bool(undone)
 
 

@@ -44,9 +44,10 @@ class UndoMethods:
     def undo_all(
         self, bulk: str, *, now: bool = False, progress: Callable[[Undone], object] | None = None
     ) -> Undone:
-        """Bring back what one change of many tasks cancelled or removed.
+        """Bring back the tasks that one change of many cancelled or removed, as far as it is kept.
 
-        You can repeat the call: what is back is not among them any more.
+        The setting ``delayq_undo`` says for how long, and of how many tasks, that is. You can
+        repeat the call: it goes on with those that are not back.
 
         Args:
             bulk: The ``bulk`` of the ``Count`` that the change returned.
@@ -54,8 +55,9 @@ class UndoMethods:
             progress: Called after each 50 tasks with the result so far.
 
         Returns:
-            How many are ``done``, and why others were ``refused``: a list of ``NotUndone``. It is
-            true if none was refused.
+            How many are ``done``; why others were ``refused``, a list of ``NotUndone``; and how
+            many are ``lost``, as no undo of theirs is kept any more (``None``: no change of that
+            name is known). It is true if all are back, from this call or earlier ones.
 
         Raises:
             InvalidOption: *bulk* is not such a name.

@@ -8,11 +8,14 @@ from datetime import datetime
 from itertools import islice
 from urllib.parse import unquote
 
+from ...core.acting import part_of
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption, NotUndone
+from ...core.logs import counted
 from ...core.services import Services
 from ...core.store import Cancelled, Outcome
 from ...core.store.ids import target_of
+from ...core.store.lookup import UNDO_PARTS
 from ...core.store.placement import to_ask
 from ...core.store.shard import Shard
 from ...core.tasks.targets import Named, id_of
@@ -21,7 +24,8 @@ CHUNK = 50  # tasks of one call: some 5 ms of Redis's time
 READ = 100  # lines of one look for those of a bulk
 
 _UNKNOWN = "unknown"
-_PARTS = ("undo", "undo_old")
+_NO_BULK = "no cancel of many with this name is kept; see delayq_undo"
+_LOST = "{} cannot come back: no undo of theirs is kept any more; see delayq_undo"
 
 
 @dataclass(frozen=True)
@@ -42,18 +46,30 @@ class Undoable:
 
 @dataclass
 class Undone:
-    """The result of an undo of many tasks; it is true if all came back.
+    """The result of an undo of many tasks; it is true if all are back.
 
     Attributes:
         done: How many wait again.
         refused: Why others do not.
+        lost: How many others of the bulk stay cancelled because no undo of theirs is kept any
+            more; ``None`` if no bulk of that name is known.
     """
 
     done: int = 0
     refused: list[NotUndone] = field(default_factory=list)
+    lost: int | None = 0
 
     def __bool__(self) -> bool:
-        return not self.refused
+        return not self.refused and self.lost == 0
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why tasks are not back: a sentence for those that are lost, and one for each refused."""
+        if self.lost is None:
+            lost = [_NO_BULK]
+        else:
+            lost = [_LOST.format(counted(self.lost))] if self.lost else []
+        return lost + [str(error) for error in self.refused]
 
 
 def undo_one(services: Services, task_id: Named, *, now: bool = False) -> datetime:
@@ -77,15 +93,7 @@ def undo(
     Returns:
         For each its due time, ms; or why it is not back.
     """
-    found: dict[str, int | NotUndone] = {}
-    shards = services.entries.unasked_shards
-    for shard in shards:
-        rest = [task_id for task_id in dict.fromkeys(task_ids) if task_id not in found]
-        found.update(_undo_in(services, shard, rest, now=now))
-    back = [(task_id, due) for task_id, due in found.items() if isinstance(due, int)]
-    if back:
-        services.hooks.undone(back)
-    return [found.get(task_id) or _why_unknown(services, task_id) for task_id in task_ids]
+    return _told(services, _undo(services, task_ids, now=now))
 
 
 def undo_bulk(
@@ -100,14 +108,35 @@ def undo_bulk(
         raise InvalidOption("bulk", bulk, "the bulk of a Count, as a cancel of many returned it")
     undone, tasks = Undone(), undoable(services, bulk)
     while some := [task.id for task in islice(tasks, CHUNK)]:
-        for answer in undo(services, some, now=now):
+        with part_of(bulk):
+            answers = _undo(services, some, now=now)
+        for answer in _told(services, answers):
             if isinstance(answer, NotUndone):
                 undone.refused.append(answer)
             else:
                 undone.done += 1
         if progress is not None:
             progress(undone)
+    # Those that were refused are still kept.
+    kept, left = services.entries.undoable(bulk)
+    undone.lost = None if left is None else max(0, left - kept)
     return undone
+
+
+def _undo(services: Services, task_ids: Sequence[str], *, now: bool) -> dict[str, int | NotUndone]:
+    found: dict[str, int | NotUndone] = {}
+    for shard in services.entries.unasked_shards:
+        rest = [task_id for task_id in dict.fromkeys(task_ids) if task_id not in found]
+        found.update(_undo_in(services, shard, rest, now=now))
+    return {task_id: found.get(task_id) or _why_unknown(services, task_id) for task_id in task_ids}
+
+
+def _told(services: Services, answers: dict[str, int | NotUndone]) -> list[int | NotUndone]:
+    """Notify of the tasks that are back; return the answers."""
+    back = [(task_id, due) for task_id, due in answers.items() if isinstance(due, int)]
+    if back:
+        services.hooks.undone(back)
+    return list(answers.values())
 
 
 def undoable(services: Services, bulk: str = "") -> Iterator[Undoable]:
@@ -119,7 +148,7 @@ def undoable(services: Services, bulk: str = "") -> Iterator[Undoable]:
     """
     seen = set[str]()
     for shard in services.entries.shards:
-        for part in _PARTS:
+        for part in UNDO_PARTS:
             for task in _lines_in(shard, part, bulk):
                 if task.id not in seen:
                     seen.add(task.id)
@@ -129,7 +158,9 @@ def undoable(services: Services, bulk: str = "") -> Iterator[Undoable]:
 def _lines_in(shard: Shard, part: str, bulk: str) -> Iterator[Undoable]:
     cursor: bytes | int = 0
     while True:
-        answer = shard.scripts.call("undoable", part=part, cursor=cursor, count=READ, bulk=bulk)
+        answer = shard.scripts.call(
+            "undoable", part=part, cursor=cursor, count=READ, bulk=bulk, id="", tells=1
+        )
         for row in answer.found:
             name = row.bulk.decode()
             when = from_ms(int(row.when) // 1000)

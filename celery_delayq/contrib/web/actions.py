@@ -13,12 +13,12 @@ from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.store import Outcome, State
 from ...core.store.ids import checked_name
-from ...core.tasks.reading import departure
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.task_facts import json_facts_of
 from . import words
 from .answers import Mistyped
 from .asked import moment_of, moved, time_of, told_back
+from .signed import signed_url
 from .visit import Visit
 
 
@@ -242,15 +242,20 @@ _READ: dict[str, Callable[[str], Any]] = {
 }
 
 
-def can_undo(visit: Visit, action: Action) -> bool:
-    """Return whether this user can undo an action."""
-    kept = visit.delayq.services.settings.undo
-    return bool(kept) and visit.may_write and action.name in _CAN_BE_UNDONE
+def undo_of(visit: Visit, action: Action, bulk: str) -> dict[str, Any]:
+    """Return of how many tasks of a bulk this user can undo the action, and the URL for it.
+
+    The number is ``None`` if this user, or nobody, can undo it.
+    """
+    services = visit.delayq.services
+    if not services.settings.undo or not visit.may_write or action.name not in _CAN_BE_UNDONE:
+        return {"undoable": None, "undo": ""}
+    kept, _ = services.entries.undoable(bulk)
+    return {"undoable": kept, "undo": signed_url(visit, "undo", bulk=bulk)}
 
 
 def may_come_back(visit: Visit, task_id: str) -> bool:
-    """Return whether a task that is not here was cancelled, and this user may undo that."""
-    if not visit.delayq.services.settings.undo or not visit.may_write:
-        return False
-    left = departure(visit.delayq.services, task_id)
-    return left is not None and left.how in ("cancelled", "uncertain")
+    """Return whether the cancel of a task that is not here is kept, and this user may undo it."""
+    services = visit.delayq.services
+    may = bool(services.settings.undo) and visit.may_write
+    return may and services.entries.is_undoable(task_id)

@@ -22,11 +22,12 @@ from werkzeug.utils import redirect
 from werkzeug.wrappers import Response
 
 from ...core import clock
+from ...core.acting import part_of
 from ...core.errors import DelayQError, StoreError
 from ...core.store import State
 from ...core.tasks.count import Count, Tally, telling_so_far
 from ...core.tasks.selection import Selection
-from .actions import Action, action_for_many, can_undo, fixed_value, means, options_of
+from .actions import Action, action_for_many, fixed_value, means, options_of, undo_of
 from .answers import answered
 from .asked import FILTERS, in_url, picked
 from .guard import is_led_from_here
@@ -128,9 +129,7 @@ def _progress(visit: Visit, action: Action, numbers: dict[str, Any], cursor: str
         further=signed_url(visit, "work", **_in_url(visit), **numbers, cursor=cursor)
         if cursor
         else "",
-        undo=signed_url(visit, "undo", bulk=visit.request.args.get("bulk"))
-        if can_undo(visit, action)
-        else "",
+        **({} if cursor else undo_of(visit, action, visit.request.args.get("bulk", ""))),
         goes_on=is_well and is_led_from_here(visit.request),
         **numbers,
     )
@@ -150,7 +149,9 @@ def _step_of(
             for task in selection:
                 if task.revision < bound_us:
                     step = partial(visit.delayq.reschedule, if_revision=task.revision)
-                    tally.changed(step(task.id, by=options["by"]))
+                    with part_of(selection.bulk):
+                        outcome = step(task.id, by=options["by"])
+                    tally.changed(outcome)
                 taken(tally.count)
         return tally.count
 

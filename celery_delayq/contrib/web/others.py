@@ -166,10 +166,15 @@ def _freed(visit: Visit, name: str) -> tuple[str, bool]:
 
 
 def history(visit: Visit) -> Response:
-    """List the last events."""
+    """List the last events; or a change of many and its tasks, if the URL has its ``bulk``."""
+    bulk = visit.request.args.get("bulk")
+    events = visit.delayq.history(EVENTS) if not bulk else visit.delayq.history(EVENTS, bulk=bulk)
     return visit.page(
         "history.html",
-        events=visit.delayq.history(EVENTS),
+        events=events,
+        bulk=bulk,
+        changed=sum(each.count for each in events if not each.id),
+        shown=sum(1 for each in events if each.id),
         kept=visit.delayq.services.settings.history,
     )
 

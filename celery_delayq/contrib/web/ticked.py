@@ -7,6 +7,7 @@ The answers are in a signed URL, see ``signed.py``, as long as that has room for
 
 from __future__ import annotations
 
+from secrets import token_hex
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -15,6 +16,7 @@ from werkzeug.exceptions import BadRequest
 from werkzeug.utils import redirect
 from werkzeug.wrappers import Response
 
+from ...core.acting import part_of
 from ...core.errors import DelayQError, StoreError
 from ...core.logs import plain
 from ...core.store import Outcome
@@ -23,18 +25,17 @@ from . import words
 from .actions import (
     Action,
     action_for_many,
-    can_undo,
     change,
     fixed_value,
     means,
     options_of,
     revision_in,
+    undo_of,
 )
 from .answers import LONGEST
 from .signed import check_signed, signed_url
 from .visit import Visit
 
-_GONE = (Outcome.DONE.value, Outcome.UNCERTAIN.value)
 _FAILED = "failed"  # beside the values of Outcome
 
 
@@ -52,7 +53,8 @@ def selected(visit: Visit) -> Response:
     if visit.request.method != "POST":
         if "outcome" in visit.request.args:
             check_signed(visit)
-            return _answers(visit, _read_outcomes(visit.request.args.getlist("outcome")))
+            outcomes = _read_outcomes(visit.request.args.getlist("outcome"))
+            return _answers(visit, outcomes, visit.request.args["bulk"])
         return _question(visit, visit.request.args)
     action, form = action_for_many(visit), visit.request.form
     ones = [_read(text) for text in form.getlist("one")]
@@ -70,10 +72,13 @@ def selected(visit: Visit) -> Response:
         if len(url) <= LONGEST:
             return redirect(url, 303)
         return _question(visit, MultiDict([*fixed.items(), *(("one", text) for text in ticks)]))
-    outcomes, status = _changed(visit, action, ones, options)
+    bulk = token_hex(6)
+    with part_of(bulk):
+        outcomes, status = _changed(visit, action, ones, options)
     texts = [f"{word} {quote(task_id, safe='')} {said}" for task_id, word, said in outcomes]
-    url = signed_url(visit, "selected", action=action.name, outcome=texts, status=status)
-    return redirect(url, 303) if len(url) <= LONGEST else _answers(visit, outcomes, status)
+    said = {"action": action.name, "outcome": texts, "status": status, "bulk": bulk}
+    url = signed_url(visit, "selected", **said)
+    return redirect(url, 303) if len(url) <= LONGEST else _answers(visit, outcomes, bulk, status)
 
 
 def _question(visit: Visit, values: MultiDict[str, str]) -> Response:
@@ -116,7 +121,7 @@ def _read_outcomes(texts: list[str]) -> list[tuple[str, str, str]]:
 
 
 def _answers(
-    visit: Visit, outcomes: list[tuple[str, str, str]], status: int | None = None
+    visit: Visit, outcomes: list[tuple[str, str, str]], bulk: str, status: int | None = None
 ) -> Response:
     """Say what came of each ticked task."""
     action = action_for_many(visit)
@@ -129,14 +134,13 @@ def _answers(
         for task_id, word, said in outcomes
     ]
     code = status or visit.number("status", 200)
-    gone = [task_id for task_id, word, _ in outcomes if word in _GONE]
     return visit.page(
         "selected.html",
         code,
         action=action,
         ones=outcomes,
         answers=answers,
-        undo=gone if can_undo(visit, action) else [],
+        **undo_of(visit, action, bulk),
     )
 
 

@@ -1,7 +1,7 @@
-"""The undo of a cancel: of one task, of those that were ticked, or of a bulk in steps of a second.
+"""The undo of a cancel: of one task, or of a bulk in steps of a second.
 
-a task's page, answers --> POST /undo --> its page, or GET /undo: what is back
-a bulk ------------------> POST /undo --> GET /undo?…&bulk --a second--> POST …
+a task's page ----------> POST /undo --> its page
+a bulk, or ticked tasks -> POST /undo --> GET /undo?…&bulk --a second--> POST …
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _SHOWN = 20  # reasons why tasks are not back
 def undo(visit: Visit) -> Response:
     """Bring tasks back, or say what is back.
 
-    The form has each task as ``one``, and ``now`` for those whose due time is over; or the URL has
-    the ``bulk``, and is signed.
+    The form has a task as ``one``, and ``now`` if it runs even if its due time is over; or the URL
+    has the ``bulk``, and is signed.
     """
     if visit.request.method != "POST":
         check_signed(visit)
@@ -38,23 +38,20 @@ def undo(visit: Visit) -> Response:
     if "bulk" in visit.request.args:
         check_signed(visit)
         return _undo_bulk(visit, visit.request.args["bulk"], now=now)
-    ones = visit.request.form.getlist("one")
-    if not ones:
-        raise BadRequest("no task is named; expected the id of each as one")
-    refused: list[NotUndone] = []
-    for task_id in ones:
-        try:
-            visit.delayq.undo(task_id, now=now)
-        except NotUndone as error:
-            refused.append(error)
-        visit.tell("undo", {"task": task_id}, not refused or refused[-1].task_id != task_id)
-    if len(ones) > 1:
-        return _led(visit, len(ones) - len(refused), refused)
-    sentence = str(refused[0]) if refused else f"task {ones[0]} is back"
-    over = "1" if refused and refused[0].reason == "overdue" else ""
-    status = 409 if refused else 200
-    led = answered(visit, "task", sentence, status, id=ones[0], over=over)
-    return led or views.one_task(replace(visit, answer=Answer(sentence, status)), ones[0])
+    task_id = visit.request.form.get("one")
+    if task_id is None:
+        raise BadRequest("no task is named; expected its id as one")
+    refused: NotUndone | None = None
+    try:
+        visit.delayq.undo(task_id, now=now)
+    except NotUndone as error:
+        refused = error
+    visit.tell("undo", {"task": task_id}, refused is None)
+    sentence = str(refused or f"task {task_id} is back")
+    over = "1" if refused is not None and refused.reason == "overdue" else ""
+    status = 200 if refused is None else 409
+    led = answered(visit, "task", sentence, status, id=task_id, over=over)
+    return led or views.one_task(replace(visit, answer=Answer(sentence, status)), task_id)
 
 
 def _undo_bulk(visit: Visit, bulk: str, *, now: bool) -> Response:
@@ -75,22 +72,21 @@ def _undo_bulk(visit: Visit, bulk: str, *, now: bool) -> Response:
         is_over = False
     visit.tell("undo", {"bulk": bulk}, last.done)
     so_far = visit.number("count") + last.done
-    return _led(visit, so_far, last.refused, bulk=bulk, goes_on="" if is_over else "1", now=now)
+    return _led(visit, so_far, last, bulk=bulk, goes_on="" if is_over else "1", now=now)
 
 
 class _EnoughError(Exception):
     """The second is over."""
 
 
-def _led(
-    visit: Visit, count: int, refused: list[NotUndone], *, now: bool = False, **values: str
-) -> Response:
+def _led(visit: Visit, count: int, undone: Any, *, now: bool, **values: str) -> Response:
     """Lead to the page that says what is back, with as many reasons as its URL has room for."""
-    is_late = any(error.reason == "overdue" for error in refused)
+    is_late = any(error.reason == "overdue" for error in undone.refused)
+    not_back = len(undone.refused) + (undone.lost or 0)
     values |= {"now": "1" if now else "", "late": "1" if is_late else ""}
     for shown in (_SHOWN, 5, 1, 0):
-        whys = [str(error) for error in refused[:shown]]
-        url = signed_url(visit, "undo", count=count, of=len(refused), why=whys, **values)
+        whys = undone.reasons[:shown]
+        url = signed_url(visit, "undo", count=count, of=not_back, why=whys, **values)
         if len(url) <= LONGEST:
             break
     return redirect(url, 303)

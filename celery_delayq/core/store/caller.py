@@ -20,7 +20,7 @@ from typing import Any
 import redis
 
 from .. import clock
-from ..acting import actor
+from ..acting import author
 from ..errors import StoreError, StoreUnavailable
 from .scripts import Scripts
 
@@ -38,8 +38,8 @@ _WHY = {
 
 
 def new_operation() -> bytes:
-    """Return a name that no other call has, with who makes it, if somebody was named."""
-    return os.urandom(OPERATION_BYTES) + actor().encode(errors="replace")
+    """Return a name that no other call has, with its author and its change of many, if any."""
+    return os.urandom(OPERATION_BYTES) + author()
 
 
 class RedisTime:

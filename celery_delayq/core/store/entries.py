@@ -14,7 +14,6 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
-from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
@@ -22,6 +21,7 @@ from .. import clock
 from ..acting import actor
 from ..clock import When
 from ..errors import DelayQError, StoreDiffers, UnreadableRecord
+from ..settings import LONGEST_HISTORY
 from . import (
     changes,
     holder,
@@ -35,7 +35,7 @@ from . import (
 )
 from .changes import ALWAYS, Conditions
 from .filter import Filter
-from .history_entry import LETTERS, HistoryEntry, What
+from .history_entry import LETTERS, HistoryEntry, What, added_up
 from .holder import KeyHolder
 from .ids import Target, target_of_member
 from .keys import shard_of
@@ -409,23 +409,50 @@ class Entries:
             yield from found
 
     @_over_its_shards
-    def note(self, what: What, *, lane: str = "", count: int = 0) -> None:
-        """Add an event of a lane or of many entries to the history, if the store has one.
+    def note(self, what: What, lane: str) -> None:
+        """Add an event of a lane to the history, if the store has one.
 
         Args:
             what: The kind of the event.
             lane: ``q`` or ``t``, and the name of a queue or task; empty for everything.
-            count: Of how many entries; 0: a lane.
         """
         letter = LETTERS[what].decode()
-        self.shards[0].scripts.call("note", what=letter, lane=lane, count=count, who=actor())
+        self.shards[0].scripts.call("note", what=letter, lane=lane, who=actor())
 
     @_over_its_shards
-    def history(self, limit: int) -> list[HistoryEntry]:
-        """Return the latest events, newest first."""
-        events = (lookup.history(shard, limit) for shard in self.shards)
-        newest_first = heapq.merge(*events, key=attrgetter("when_ms"), reverse=True)
-        return list(islice(newest_first, limit))
+    def history(self, events: int = 0, changes: int = 0, parts: int = 0) -> list[HistoryEntry]:
+        """Return the latest of the history, newest first.
+
+        Args:
+            events: The most events of entries that were changed by themselves.
+            changes: The most changes of many, and pauses.
+            parts: The most events of entries that a change of many changed.
+        """
+        # Each shard has the entries of a change that lie there: only all lines add up.
+        read = LONGEST_HISTORY if changes else 0
+        found = [lookup.history(shard, events, read, parts) for shard in self.shards]
+        kept = max(most for most, _ in found)
+        when, lists = attrgetter("when_ms"), []
+        for number, most in enumerate((events, changes, parts)):
+            joint = [event for _, of_shard in found for event in of_shard[number]]
+            joint = added_up(joint) if number == 1 else joint
+            lists.append(sorted(joint, key=when, reverse=True)[: min(most, kept)])
+        return list(heapq.merge(*lists, key=when, reverse=True))
+
+    @_over_its_shards
+    def is_undoable(self, task_id: str) -> bool:
+        """Return whether an undo of an entry that was cancelled is kept."""
+        return any(lookup.is_undoable(shard, task_id) for shard in self.shards)
+
+    @_over_its_shards
+    def undoable(self, bulk: str) -> tuple[int, int | None]:
+        """Return of how many entries of a bulk an undo is kept, and how many are not back.
+
+        The second number is ``None`` if no cancel of that name is known.
+        """
+        found = [lookup.undoable(shard, bulk) for shard in self.shards]
+        known = [left for _, left in found if left is not None]
+        return sum(kept for kept, _ in found), sum(known) if known else None
 
     @_over_its_shards
     def pauses(self) -> list[Pause]:

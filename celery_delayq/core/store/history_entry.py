@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -32,7 +33,8 @@ class HistoryEntry:
 
     ``labels``: of task and queue, as in the record. They and the due time are ``None`` if the
     record could not be read. ``actor``: who did it, or empty. ``lane``: q or t and a name, of a
-    pause. ``count``: of how many entries; 0 of a lane.
+    pause. ``count``: of how many entries; 0 of a lane. ``bulk``: the name of the change of many
+    that it is, or of which it is a part; or empty.
     """
 
     what: What
@@ -44,6 +46,12 @@ class HistoryEntry:
     actor: str = ""
     lane: str = ""
     count: int = 1
+    bulk: str = ""
+
+    def with_parts_of(self, other: HistoryEntry) -> HistoryEntry:
+        """Return a line of a change with the number of another one of the same change."""
+        when_ms = max(self.when_ms, other.when_ms)
+        return replace(self, when_ms=when_ms, count=self.count + other.count)
 
     @classmethod
     def read(cls, event: bytes) -> HistoryEntry:
@@ -56,7 +64,7 @@ class HistoryEntry:
         if event[:1] not in _WHAT:
             raise ValueError(f"no event begins with {event[:1]!r}")
         key, _, rest = event[id_end:].partition(b"\0")
-        actor, _, count = rest.partition(b"\0")
+        actor, count, bulk = (*rest.split(b"\0"), b"", b"")[:3]
         is_lane = event[:1] in b"pu"
         return cls(
             _WHAT[event[:1]],
@@ -68,7 +76,18 @@ class HistoryEntry:
             actor.decode(errors="replace"),
             key.decode(errors="replace") if is_lane else "",
             0 if is_lane else int(count or 1),
+            bulk.decode(errors="replace"),
         )
+
+
+def added_up(lines: Iterable[HistoryEntry]) -> list[HistoryEntry]:
+    """Return lines of changes, with one for each change of many; it has parts in each shard."""
+    found: dict[object, HistoryEntry] = {}
+    for line in lines:
+        name = (line.what, line.bulk, line.actor) if line.bulk else len(found)
+        other = found.get(name)
+        found[name] = line if other is None else line.with_parts_of(other)
+    return list(found.values())
 
 
 _WHAT = {

@@ -55,13 +55,18 @@ KEYS: dict[str, str] = {
     "arrived_old": "HASH  the generation before",
     "undo": "HASH  id -> line of an entry that was cancelled, if an undo may bring it back",
     "undo_old": "HASH  the generation before",
+    "undo_bulks": "HASH  name of a cancel of many -> how many of its tasks are not back",
+    "undo_bulks_old": "HASH  the generation before",
     "rules": "HASH  name of a recurring rule -> its row",
     "rules_next": "ZSET  name of a recurring rule -> when to look at it, ms",
     "rules_trouble": "HASH  name of a recurring rule -> since when, ms, and why no next run can "
     "be made",
     "rules_named": "HASH  digest of names -> when a process named these rules of a source, ms, and "
     "the names; empty -> since when such processes are met, when one was, and when one swept",
-    "history": "LIST  the latest events, newest first, if a history is kept",
+    "history": "LIST  the latest events of entries that were changed by themselves, newest first, "
+    "if a history is kept",
+    "history_changes": "LIST  a line for each of the latest changes of many, and pauses",
+    "history_parts": "LIST  the latest events of entries that a change of many changed",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
     "heartbeats": "HASH  scanner -> time of its last heartbeat, ms; the newest format of records "
     "that it reads; and when it joined the shard, ms; colons between",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -14,6 +14,9 @@ from .ids import Target, named, target_of
 from .record import Record
 from .shard import Shard
 from .values import Entry, State, entry_of, holder_in, letters_in, time_in
+
+UNDO_PARTS = ("undo", "undo_old")
+MOST_LINES = 1000  # lines that one call counts: some 1 ms of Redis's time
 
 # How an entry left, in the words of `find.lua`.
 _LEFT = (b"handed_over", b"skipped", b"cancelled", b"uncertain")
@@ -100,10 +103,43 @@ def _read(shard: Shard, who: Target, until: float | None = None) -> Any:
     return [] if found and found[0] in _LEFT else found
 
 
-def history(shard: Shard, limit: int) -> list[HistoryEntry]:
-    """Return a shard's latest events, newest first."""
-    events = []
-    for event in shard.scripts.call("history", limit=limit):
+def history(
+    shard: Shard, events: int, changes: int, parts: int
+) -> tuple[int, list[list[HistoryEntry]]]:
+    """Return how many the store keeps, and a shard's events, lines and parts, newest first.
+
+    See ``history.lua``.
+    """
+    most, *found = shard.scripts.call("history", events=events, changes=changes, parts=parts)
+    return most, [[*_readable(some)] for some in found]
+
+
+def _readable(events: Sequence[bytes]) -> Iterator[HistoryEntry]:
+    for event in events:
         with suppress(ValueError):  # another program's
-            events.append(HistoryEntry.read(event))
-    return events
+            yield HistoryEntry.read(event)
+
+
+def is_undoable(shard: Shard, task_id: str) -> bool:
+    """Return whether an undo of an entry that was cancelled is kept in a shard."""
+    asked: dict[str, Any] = {"part": "undo", "cursor": 0, "count": 1, "bulk": "", "tells": 0}
+    return bool(shard.scripts.call("undoable", **asked, id=task_id).number)
+
+
+def undoable(shard: Shard, bulk: str) -> tuple[int, int | None]:
+    """Count a shard's entries of a bulk; see :meth:`Entries.undoable`."""
+    kept, left = 0, -1
+    for part in UNDO_PARTS:
+        cursor: bytes | int = b""
+        while cursor != b"0":
+            cursor, left, number, _ = shard.scripts.call(
+                "undoable",
+                part=part,
+                cursor=cursor or 0,
+                count=MOST_LINES,
+                bulk=bulk,
+                id="",
+                tells=0,
+            )
+            kept += number
+    return kept, None if left < 0 else left

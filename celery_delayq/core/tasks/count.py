@@ -16,14 +16,16 @@ class Count(int):
         uncertain: How many of these may also have been delivered.
         behind: How many of these wait behind a task that holds their key; of ``run_now`` only.
         in_flight: How many other tasks were left unchanged because they were being published.
+        unreadable: How many others were left unchanged because their records cannot be read.
         outstanding: For how many ``REVOKED`` must still be stored; scanners do that.
-        bulk: The name under which :meth:`DelayQ.undo_all` brings them back; empty if nothing is
-            kept for that.
+        bulk: The name under which :meth:`DelayQ.undo_all` brings back those whose cancel is still
+            kept; empty if nothing is kept for that.
     """
 
     uncertain: int
     behind: int
     in_flight: int
+    unreadable: int
     outstanding: int
     bulk: str
 
@@ -34,13 +36,20 @@ class Count(int):
         uncertain: int = 0,
         behind: int = 0,
         in_flight: int = 0,
+        unreadable: int = 0,
         outstanding: int = 0,
         bulk: str = "",
     ) -> Count:
         made = super().__new__(cls, done)
         made.uncertain, made.behind = uncertain, behind
-        made.in_flight, made.outstanding, made.bulk = in_flight, outstanding, bulk
+        made.in_flight, made.unreadable = in_flight, unreadable
+        made.outstanding, made.bulk = outstanding, bulk
         return made
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no matching task was left unchanged, was delivered before, or waits behind."""
+        return not (self.uncertain or self.behind or self.in_flight or self.unreadable)
 
 
 class Tally:
@@ -48,12 +57,15 @@ class Tally:
 
     Args:
         owes: Whether ``REVOKED`` must be stored for changed tasks.
-        bulk: The name under which they can be brought back.
+        bulk: The name under which an undo finds them.
+
+    Attributes:
+        unreadable: How many were left unchanged because their records cannot be read.
     """
 
     def __init__(self, *, owes: bool = False, bulk: str = "") -> None:
         self._owes, self._bulk = owes, bulk
-        self._done = self._uncertain = self._behind = self._in_flight = 0
+        self._done = self._uncertain = self._behind = self._in_flight = self.unreadable = 0
 
     @property
     def count(self) -> Count:
@@ -62,6 +74,7 @@ class Tally:
             uncertain=self._uncertain,
             behind=self._behind,
             in_flight=self._in_flight,
+            unreadable=self.unreadable,
             outstanding=self._done if self._owes else 0,
             bulk=self._bulk,
         )

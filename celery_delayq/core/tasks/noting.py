@@ -1,4 +1,4 @@
-"""Adds an event of a pause, or of a change of many tasks, to the history."""
+"""Adds an event of a pause to the history."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ..services import Services
 from ..store import What
 
 
-def note(services: Services, what: What, *, lane: str = "", count: int = 0) -> None:
+def note(services: Services, what: What, lane: str) -> None:
     """Add the event, if a history is kept; the change is done, so no error is raised.
 
     Args:
         services: The app's.
         what: The kind of the event.
-        lane: ``q`` or ``t``, and the name of the queue or task that was paused or resumed.
-        count: How many tasks were changed; 0 of a pause.
+        lane: ``q`` or ``t``, and the name of the queue or task that was paused or resumed; empty
+            for everything.
     """
     if services.settings.history:
         with suppress(StoreError):
-            services.entries.note(what, lane=lane, count=count)
+            services.entries.note(what, lane)

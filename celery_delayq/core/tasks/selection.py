@@ -7,10 +7,10 @@ select --start--> pages of members --CHUNK at a time--> the scripts of one --> C
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from secrets import token_hex
 
+from ..acting import steps_of
 from ..awaiting import awaited
 from ..clock import DelayInput, TimeInput, When, one_of
 from ..errors import InvalidDueTime
@@ -24,7 +24,6 @@ from ..store import (
     Match,
     Position,
     Shard,
-    What,
     changes,
     selection_scan,
     target_of_member,
@@ -33,15 +32,12 @@ from ..store.changes import ALWAYS, Conditions
 from .count import Count, Progress, Tally, report, telling_so_far
 from .cursor import SelectionCursor
 from .moves import Direction, conditions_of, would_move
-from .noting import note
 from .queue_names import QueueNames
 from .scheduled_task import ScheduledTask
 from .targets import of_many
 
 #: A step of the store for entries of a selection.
 Steps = Callable[[Shard, list[bytes]], Iterator[list[Change]]]
-
-_MOVES = {"": What.RESCHEDULED, "now": What.RUN_NOW, "retry": What.RETRIED}
 
 # States that a dry run counts, as `peek.lua` returns them.
 WAITING = {"SCHEDULED", "PAUSED", "DEAD", "LAPSED"}
@@ -56,8 +52,9 @@ class Selection:
     at the cursor that the selection was given. None of them blocks Redis for long.
 
     Attributes:
-        bulk: The name under which what it cancels can be brought back, if anything is kept for
-            that. A selection that goes on from a cursor may get the name of the one before.
+        bulk: The name of its changes: one line of the history has it, and what it cancels can be
+            brought back under it, as far as that is kept. A selection that goes on from a cursor
+            may get the name of the one before.
         cursor: The position of the last method or iteration, as text. You can store it, also in a
             URL, and pass it to ``select`` in any process.
     """
@@ -185,7 +182,7 @@ class Selection:
                 chosen=self._chosen.text,
             )
 
-        return self._change(steps, progress, _MOVES[mode])
+        return self._change(steps, progress)
 
     def _remove(
         self, states: set[str], dry_run: bool, progress: Progress | None, *, remove: bool = False
@@ -193,7 +190,7 @@ class Selection:
         if dry_run:
             return self._would_change(lambda met: met.state in states, progress)
         owes = self._services.has_backend
-        keeps = self._services.keeps(self.bulk)
+        keeps = self._services.keeps()
 
         def steps(shard: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
             tells = bool(self._services.hooks.hears_messages())
@@ -207,8 +204,7 @@ class Selection:
                 chosen=self._chosen.text,
             )
 
-        what = What.REMOVED if remove else What.CANCELLED
-        return self._change(steps, progress, what, owes=owes, bulk=self.bulk if keeps else "")
+        return self._change(steps, progress, owes=owes, bulk=self.bulk if keeps else "")
 
     def _pages(self) -> Iterator[tuple[int, Shard, list[bytes]]]:
         """Yield members that may match, from the start position: number, shard, page.
@@ -260,7 +256,6 @@ class Selection:
         self,
         steps: Steps,
         progress: Progress | None,
-        what: What,
         *,
         owes: bool = False,
         bulk: str = "",
@@ -268,27 +263,19 @@ class Selection:
         tally, self._at = Tally(owes=owes, bulk=bulk), self._begun
         # Recording the owed ``REVOKED`` takes as long again.
         size = CHUNK // 2 if owes else CHUNK
-        with telling_so_far(tally), self._noted(what, tally):
+        with telling_so_far(tally):
             for number, shard, page in self._pages():
                 for first in range(0, len(page), size):
                     some = page[first : first + size]
                     done = 0
-                    for made in steps(shard, [target_of_member(member) for member in some]):
+                    targets = [target_of_member(member) for member in some]
+                    for made in steps_of(self.bulk, steps(shard, targets)):
                         # Set before progress or an error is reported, so no task is done twice.
                         done += len(made)
                         self._at = self._begun.behind(number, Position.of(some[done - 1]))
                         _note(self._services, tally, made)
                         report(progress, tally)
         return tally.count
-
-    @contextmanager
-    def _noted(self, what: What, tally: Tally) -> Iterator[None]:
-        """Add one event with the count to the history, also of a change that was cut short."""
-        try:
-            yield
-        finally:
-            if tally.count:
-                note(self._services, what, count=tally.count)
 
 
 def _note(services: Services, tally: Tally, made: Sequence[Change]) -> None:
@@ -312,6 +299,6 @@ def _note(services: Services, tally: Tally, made: Sequence[Change]) -> None:
     if removed:
         hooks.cancelled(removed)
     for change in made:
-        # An unreadable task stays as it is, as in an operation on one task.
         if isinstance(change.error, InvalidDueTime):
             raise change.error
+        tally.unreadable += change.error is not None

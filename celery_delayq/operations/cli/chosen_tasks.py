@@ -25,7 +25,8 @@ from .unknown import say_unknown
 from .zones import zone_of, zoned
 
 _GROUP = "Selection"
-_BACK = "to bring them back: celery -A proj delayq undo --bulk {}"
+_BACK = "to bring {} back: celery -A proj delayq undo --bulk {}"
+_NO_WAY_BACK = "none of them can be brought back: delayq_undo keeps no undo of theirs"
 _OTHER_REVISION = "task {} no longer has the revision of --if-revision; nothing was changed"
 
 _KEY = click.option(
@@ -352,7 +353,9 @@ class ChosenTasks:
         self.say(f"{counted(count)} {done}")
         self._hint(count)
         if count and count.bulk:
-            self.say(advised(_BACK.format(count.bulk)))
+            kept, _ = self.delayq.services.entries.undoable(count.bulk)
+            which = "them" if kept == count else f"{kept} of the {counted(count)}"
+            self.say(advised(_BACK.format(which, count.bulk)) if kept else _NO_WAY_BACK)
         if count.outstanding:
             self.say(f"REVOKED is still to be stored for {count.outstanding}; scanners do that")
         if count.uncertain:
@@ -361,7 +364,10 @@ class ChosenTasks:
             self.ctx.obj.error(f"{count.behind} of these wait behind tasks that hold their keys")
         if count.in_flight:
             self.ctx.obj.error(f"{count.in_flight} being published this moment; try again shortly")
-        return not (count.uncertain or count.behind or count.in_flight)
+        if count.unreadable:
+            stay = "stays" if count.unreadable == 1 else "stay"
+            self.ctx.obj.error(f"{counted(count.unreadable)} cannot be read, and {stay}")
+        return count.is_complete
 
     def say(self, line: str) -> None:
         """Print a line."""

@@ -113,6 +113,3 @@ class _Releasing:
         if count.dead:
             stay = "task stays" if count.dead == 1 else "tasks stay"
             self._meant.warn(f"{count.dead} dead {stay}: retry or remove them")
-        if count.unreadable:
-            stay = "stays" if count.unreadable == 1 else "stay"
-            self._meant.warn(f"{counted(count.unreadable)} cannot be read, and {stay}")

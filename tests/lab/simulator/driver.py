@@ -103,7 +103,7 @@ TYPE = '{"content-type": "application/json", "content-encoding": "utf-8", '
 LINES = [TYPE + support.LINES[0][1:], *support.LINES[1:]]
 WHOLE = TYPE + '"properties": {}, "body": %(body)s, "headers": {"id": "%(id)s", "delayq_due": '
 
-KEEPS = " 100000 100 -"  # for 100 s, of 100 tasks
+KEEPS = " 100000 100"  # for 100 s, of 100 tasks
 REMEMBER = (10, 100_000)  # seconds, tasks: for so long the store knows how an entry left
 When = clock.When  # when the entry of a planned call is due
 Unavailable = StoreUnavailable  # raised by a call without an answer

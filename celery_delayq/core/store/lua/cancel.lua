@@ -2,8 +2,7 @@
 
 change   a call: see prelude/call.lua
 text     mode       cancel; or remove: only dead letters, readable or not. And if an undo is to bring them back, after a
-                    blank each: for how many ms a line of each is kept at least, of how many of the latest, and the name
-                    of the bulk
+                    blank each: for how many ms a line of each is kept at least, and of how many of the latest
 text     revoker    who stores REVOKED: none; caller, or else a scanner; scanner
 flag     tells      1: return the messages; or 0
 text     seen       the last change that the only target must have, 7 bytes; or empty
@@ -21,8 +20,10 @@ Returns  the answer, a text; and rows for the caller: the place of the target, f
 Cost     O(log N) a target
 Keeps    an entry under a lease stays: its scanner may be publishing it right now
 ]]
-local what, ms, most, bulk = string.match(mode, '^(%l+) (%d+) (%d+) (%S+)$')
+local what, ms, most = string.match(mode, '^(%l+) (%d+) (%d+)$')
 what = what or mode
+local bulk = '-'
+if ms then bulk = string.match(request.operation, '%z(%Z+)$', 13) or bulk end
 
 -- The rows of an answer that is repeated, as far as REVOKED is still owed.
 local function told_again(answer)
@@ -50,7 +51,7 @@ return change(request, function(call)
   local recordless = {} -- members of dead entries without a record
   local groups, by_name, count = {}, {}, 0 -- leaving entries, by place and by how: c or u, see tombstones
   local cache, templates = {}, {}
-  local has_room = bulk and not is_memory_full() -- asked before the first write
+  local has_room = ms and not is_memory_full() -- asked before the first write
 
   -- Group entries that leave from the same place in the same way.
   local function join_group(place, is_uncertain, id, member)
@@ -83,7 +84,7 @@ return change(request, function(call)
       note_extras(leaving, id, entry.member, record, header_end)
     end
     note_fence(id)
-    local line = bulk and line_of(call, entry, bulk, templates)
+    local line = has_room and line_of(call, entry, bulk, templates)
     if line then lines[#lines + 1], lines[#lines + 2] = id, line end
     words[at] = (is_uncertain and 'uncertain' or 'done') .. named_in(targets[at], id)
     if revoker == 'none' and not tells then return end
@@ -100,6 +101,7 @@ return change(request, function(call)
       local member = one.member or one.id and RECORDLESS .. one.id
       if member and seen == '' and redis.call('ZSCORE', keys.dead, member) then
         recordless[#recordless + 1] = member
+        if past.kept then note_event(what == 'remove' and 'x' or 'c', call.now, told_of(nil, one.id or id_of(member))) end
         words[at] = 'done' .. named_in(targets[at], one.id)
       elseif one.member then
         words[at] = SKIPPED
@@ -145,7 +147,7 @@ return change(request, function(call)
       redis.call('ZREM', keys.dead, member)
       redis.call('HDEL', keys.errors, id_of(member))
     end
-    if has_room then keep_lines(call, lines, tonumber(ms), tonumber(most)) end
+    if ms then keep_lines(call, lines, tonumber(ms), tonumber(most), bulk, count + #recordless) end
     for _, one in ipairs(owed) do
       owe(call, one.id, one.how, one.message, 'cancelled', revoker == 'scanner')
     end

@@ -109,7 +109,7 @@ return change(request, function(call)
     local from = other_queue and counted_from(new_lanes(call.now_us), record, header_end, true)
     text = from and with_excuse(text, #header, from) or text
     redis.call('HSET', keys.records, id, text)
-    if past.kept and not filter then
+    if past.kept then
       note_event('e', call.now, told_by(text, #header, id, extras.key))
     end
     if lapsed and not old_key then take_key(text, #header, id) end

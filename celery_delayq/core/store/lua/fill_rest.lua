@@ -6,7 +6,7 @@ text     part    as in `move_rest`; or meta
 number   rate    paused: by how much lanes come back faster here
 number   last    paused: the last insertion number of the entries that come back
 rows...  given   of each:
-         field   its field; history: how many are older
+         field   its field; of a list of the history: how many are older
          value   and its value
 
 Returns  1; or 0: this shard is not being filled by that resharding
@@ -22,11 +22,15 @@ if level ~= 4 or its_run ~= run then return 0 end
 
 local write = {}
 
--- The list has so many, or a request came twice.
-function write.history(older, event)
-  local at = tonumber(older)
-  local last = redis.call('LRANGE', keys.history, math.max(0, at - 1), at)
-  if #last == math.min(at, 1) then redis.call('LPUSH', keys.history, event) end
+for name, key in pairs({
+  history = keys.history, history_changes = keys.history_changes, history_parts = keys.history_parts,
+}) do
+  -- The list has so many, or a request came twice.
+  write[name] = function(older, event)
+    local at = tonumber(older)
+    local last = redis.call('LRANGE', key, math.max(0, at - 1), at)
+    if #last == math.min(at, 1) then redis.call('LPUSH', key, event) end
+  end
 end
 
 function write.outbox_messages(id, text)

@@ -84,7 +84,9 @@ if is_other_history then
   local length = string.match(kept, '^%d+')
   if not length then redis.call('HDEL', keys.meta, 'history') end
   -- If this is not allowed, or the key is another program's, the list stays as it is.
-  redis.pcall('LTRIM', keys.history, length and 0 or 1, length and length - 1 or 0)
+  for _, key in ipairs({keys.history, keys.history_changes, keys.history_parts}) do
+    redis.pcall('LTRIM', key, length and 0 or 1, length and length - 1 or 0)
+  end
 end
 local last = redis.call('ZREVRANGE', keys.scanners, 0, 0, 'WITHSCORES')[2]
 local silent = last and math.max(0, math.floor(now_us / 1000) - last) or -1

@@ -1,7 +1,7 @@
 --[[ move_rest: read what a closed shard has beside its entries.
 
 closed   9, see prelude/closed.lua
-text     part    sizes | history | held, or the HASH to read; outbox_messages with its times
+text     part    sizes | a list of the history | held, or the HASH to read; outbox_messages with its times
 text     cursor  the end of the last slice; 0 for the start
 number   count   about how many to read, 1..1000
 
@@ -28,9 +28,12 @@ if part == 'sizes' then
   }}
 end
 
+local LIST = {
+  history = keys.history, history_changes = keys.history_changes, history_parts = keys.history_parts,
+}
 local found = {}
-if part == 'history' then
-  local events = redis.call('LRANGE', keys.history, cursor, cursor + count - 1)
+if LIST[part] then
+  local events = redis.call('LRANGE', LIST[part], cursor, cursor + count - 1)
   for at, event in ipairs(events) do found[at * 2 - 1], found[at * 2] = '', event end
   return {#events == count and cursor + count or 0, found}
 end

@@ -68,7 +68,6 @@ return change(request, function(call)
     return one.entry.claim and one.entry.claim.uncertain and 'uncertain' or 'done', when
   end
 
-  -- Of many, the caller notes one event.
   local function note_move(entry, record)
     local extras = extras_of(record, entry.header_end)
     local kind = mode == 'now' and 'n' or mode == 'retry' and 't' or 'm'
@@ -88,7 +87,7 @@ return change(request, function(call)
       if index ~= keys.behind then take_key(record, entry.header_end, entry.id) end
       put_back(index, text, entry.place, entry.member, entry.claim, entry.there)
       if entry.failed then redis.call('HDEL', keys.errors, entry.id) end
-      if past.kept and not filter then note_move(entry, record) end
+      if past.kept then note_move(entry, record) end
       earliest = math.min(earliest, when)
       local named, expiry = named_in(targets[at], entry.id), fixed_expiry(entry.record, entry.header_end)
       word = word .. ':' .. text .. (expiry and (named == '' and ':' or named) .. quoted(expiry) or named)

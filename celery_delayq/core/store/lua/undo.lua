@@ -72,6 +72,7 @@ return change(request, function(call)
         -- It is not late for the time in which it was cancelled.
         if is_past and entry.place ~= 'dead' then excuse_from(entry.id, call.now) end
         drop_line(entry.id)
+        count_back(entry.bulk)
         local extras = extras_of_body(entry.body)
         local key = extras and extras.key
         drop_own_tombstones(entry, key)

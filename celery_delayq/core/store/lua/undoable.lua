@@ -2,21 +2,38 @@
 
 text    part    undo, or undo_old
 text    cursor  0 at first; then as it was returned
-number  count   look at about so many, 1 to 1000
+number  count   look at about so many, 1 to 1000, or at some 1 MB of lines
 text    bulk    only those of this bulk; empty: all
+text    id      only that of this id, in both parts at once; empty: all
+flag    tells   1: return which they are; 0: only how many
 
-reply   cursor, found of id when bulk
+reply   cursor, left, number, found of id when bulk
 
-Returns  the next cursor, 0 at the end; and of each line its id, when it was cancelled, us, and the name of its bulk
+Returns  the next cursor, 0 at the end; how many entries of the bulk are not back, -1 if no cancel of it is known; how many
+         lines were found; and of each line its id, when it was cancelled, us, and the name of its bulk
 Cost     O(count)
 Keeps    changes nothing
 ]]
-local slice = redis.call('HSCAN', part == 'undo' and keys.undo or keys.undo_old, cursor, 'COUNT', count)
-local lines, found = slice[2], {}
-for at = 1, #lines, 2 do
-  local when, its = string.match(lines[at + 1], '^(%d+) (%S+) ')
-  if when and (bulk == '' or its == bulk) then
-    found[#found + 1], found[#found + 2], found[#found + 3] = lines[at], when, its
-  end
+local SLICE, MOST_BYTES = 100, 1000000
+local found, number, looked, bytes = {}, 0, 0, 0
+local function slice_at(from)
+  if id ~= '' then return '0', {id, kept_line(id)} end
+  return unpack(redis.call('HSCAN', part == 'undo' and keys.undo or keys.undo_old, from, 'COUNT', SLICE))
 end
-return {slice[1], found}
+repeat
+  local lines
+  cursor, lines = slice_at(cursor)
+  looked = looked + SLICE
+  for at = 1, #lines - 1, 2 do
+    bytes = bytes + #lines[at + 1]
+    local when, its = string.match(lines[at + 1], '^(%d+) (%S+) ')
+    local is_shown = when and (bulk == '' or its == bulk)
+    -- A later cancel of this id has a line of its own.
+    if is_shown and (part == 'undo' or redis.call('HEXISTS', keys.undo, lines[at]) == 0) then
+      number = number + 1
+      if tells then found[#found + 1], found[#found + 2], found[#found + 3] = lines[at], when, its end
+    end
+  end
+until cursor == '0' or looked >= count or bytes >= MOST_BYTES
+local _, left = left_of(bulk)
+return {cursor, left or -1, number, found}

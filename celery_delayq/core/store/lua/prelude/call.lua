@@ -106,7 +106,7 @@ local function change(call, steps, names, told_again)
   if turns(call) then turn(call) end
   redis.call('HSET', keys.calls, ANSWER .. call.operation, answer, unpack(call.fenced))
   if finish then finish() end
-  if past.kept then write_history(call.operation) end
+  if past.kept then write_calls_history(call.operation) end
   return {now_us, 'answer', answer, told}
 end
 

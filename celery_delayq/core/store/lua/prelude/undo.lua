@@ -5,9 +5,15 @@ line  with a blank between two: when it was cancelled, us, 16 digits; the name o
       the record, and the template that it shares
       or only `revoked`: its id was sent to the workers, which would drop it
 
-There are two generations of lines, as of tombstones; Redis forgets each once it is old. In `meta` is
+There are two generations of lines, as of tombstones; Redis forgets each once it is old. Processes may have different
+settings. The largest of those with which a line was written holds for all lines of its generation, and for the generation
+after it, as that ends the older one. So no process throws away what another one keeps. In `meta` is
 
-undo_since  when the generation began, ms
+undo_since  when the generation began, ms; the largest setting in it, how long, ms, and how many lines; and the same of the
+            generation before
+
+Of each bulk, `undo_bulks` has how many of its entries are not back. The lines of a bulk can go before this number does:
+there are twice as many in a generation, and they last twice as long. So an undo can tell how many it does not bring back.
 ]]
 local LONGEST_LINE = 100000 -- bytes: templates are shared in the store, and not in lines
 
@@ -35,19 +41,51 @@ local function line_of(call, entry, bulk, cache)
   }, ' ')
 end
 
--- Keep lines, {id, line, ...}, before their entries go. Nothing that fails here may keep a task from being cancelled.
-local function keep_lines(call, lines, ms, most)
-  if #lines == 0 then return end
-  local since = redis.pcall('HGET', keys.meta, 'undo_since')
-  local age = type(since) == 'string' and tonumber(since) and call.now - tonumber(since)
+-- How long, ms, and how many at least, a generation keeps its lines; after its end if it is over.
+local function begin_lines(call, ms, most)
+  local text = redis.pcall('HGET', keys.meta, 'undo_since')
+  local numbers = {}
+  for number in string.gmatch(type(text) == 'string' and text or '', '%d+') do numbers[#numbers + 1] = tonumber(number) end
+  local since, its_ms, its_most, before_ms, before_most = unpack(numbers)
   local length = redis.pcall('HLEN', keys.undo)
-  if type(length) ~= 'number' then return end
-  if not age or age < 0 or age >= ms or length >= most then
-    if type(redis.pcall('HSET', keys.meta, 'undo_since', whole(call.now))) ~= 'number' then return end
-    if age and age >= 0 then pcall(make_older, keys.undo, keys.undo_old) end
+  if type(length) ~= 'number' then return nil end
+  local is_known = before_most and since <= call.now
+  local lasts = is_known and math.max(ms, its_ms, before_ms) or ms
+  local lines = is_known and math.max(most, its_most, before_most) or most
+  local is_over = not is_known or call.now - since >= lasts or length >= lines
+  if is_over then
+    before_ms, before_most, its_ms, its_most, since = its_ms or ms, its_most or most, ms, most, call.now
   end
-  redis.pcall('HSET', keys.undo, unpack(lines))
-  redis.pcall('PEXPIRE', keys.undo, whole(ms))
+  local now = {since, math.max(ms, its_ms), math.max(most, its_most), before_ms, before_most}
+  for at, number in ipairs(now) do now[at] = whole(number) end
+  local kept = table.concat(now, ' ')
+  if kept ~= text and type(redis.pcall('HSET', keys.meta, 'undo_since', kept)) ~= 'number' then return nil end
+  if is_over and is_known then pcall(make_older, keys.undo, keys.undo_old) end
+  return lasts, lines
+end
+
+-- Count entries of a bulk that were cancelled.
+local function count_cancelled(bulk, count, lasts, lines)
+  local length = redis.pcall('HLEN', keys.undo_bulks)
+  if type(length) ~= 'number' then return end
+  if length >= 2 * lines then pcall(make_older, keys.undo_bulks, keys.undo_bulks_old) end
+  local is_there = redis.call('HEXISTS', keys.undo_bulks, bulk) == 1
+  local before = not is_there and redis.pcall('HGET', keys.undo_bulks_old, bulk)
+  redis.pcall('HINCRBY', keys.undo_bulks, bulk, whole(count + (type(before) == 'string' and tonumber(before) or 0)))
+  redis.pcall('PEXPIRE', keys.undo_bulks, whole(2 * lasts))
+end
+
+-- Keep lines, {id, line, ...}, before their entries go. Nothing that fails here may keep a task from being cancelled.
+-- `bulk`: the name of the bulk of which so many entries are cancelled, or '-'.
+local function keep_lines(call, lines, ms, most, bulk, count)
+  if count == 0 then return end
+  local lasts, number = begin_lines(call, ms, most)
+  if not lasts then return end
+  if #lines > 0 then
+    redis.pcall('HSET', keys.undo, unpack(lines))
+    redis.pcall('PEXPIRE', keys.undo, whole(lasts))
+  end
+  if bulk ~= '-' then count_cancelled(bulk, count, lasts, number) end
 end
 
 -- The kept line of an id, or nil.
@@ -61,10 +99,24 @@ local function drop_line(id)
   redis.call('HDEL', keys.undo_old, id)
 end
 
+-- Where the number of a bulk stands, and it; or nil.
+local function left_of(bulk)
+  for _, key in ipairs({keys.undo_bulks, keys.undo_bulks_old}) do
+    local left = redis.call('HGET', key, bulk)
+    if left then return key, tonumber(left) end
+  end
+end
+
+-- Count an entry of a bulk that is back.
+local function count_back(bulk)
+  local key = left_of(bulk)
+  if key then redis.pcall('HINCRBY', key, bulk, -1) end
+end
+
 -- An entry to bring back, from its line; nil: another program wrote it.
 local function entry_in(id, line)
-  local when, place, ms, named, claim, error_length, length, from =
-    string.match(line, '^(%d+) %S+ (%l+) (%d+) ([01]) (%S+) (%d+) (%d+) ()')
+  local when, bulk, place, ms, named, claim, error_length, length, from =
+    string.match(line, '^(%d+) (%S+) (%l+) (%d+) ([01]) (%S+) (%d+) (%d+) ()')
   if not when then return nil end
   local record = sub(line, from + error_length, from + error_length + length - 1)
   local header_end = header_end_of(record)
@@ -74,5 +126,6 @@ local function entry_in(id, line)
     header = sub(record, 1, header_end), body = sub(record, header_end + FLAGS),
     template = sub(line, from + error_length + length), place = place, ms = ms, claim = claim == '-' and '' or claim,
     error = sub(line, from, from + error_length - 1), named = named, left_ms = math.floor(tonumber(when) / 1000),
+    bulk = bulk,
   }
 end
