@@ -58,7 +58,7 @@ class World:
         if name == "join":
             self.joined += 1
             known = (SCHEMA, str(arguments["shards"]), "", "", "store", "", "1")
-            return [self.redis_us(), 0, *(word.encode() for word in known)]
+            return [self.redis_us(), 0, -1, *(word.encode() for word in known)]
         self.at.append(self.now)
         self.asked.append(arguments)
         self.now += self.slow
