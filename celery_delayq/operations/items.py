@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 from uuid import UUID
@@ -55,9 +56,14 @@ class Item(_Fields):
     ) -> Item:
         return super().__new__(cls, args, kwargs, time, task_id, as_options(options))
 
-    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         options = {name.removeprefix(PREFIX): value for name, value in self.options.items()}
-        return (self.args, dict(self.kwargs), self.time, self.task_id), options
+        return partial(type(self), **options), (
+            self.args,
+            dict(self.kwargs),
+            self.time,
+            self.task_id,
+        )
 
 
 def item_of(given: Any) -> Item:

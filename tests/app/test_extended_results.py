@@ -43,7 +43,8 @@ def by_a_worker(app):
         assert Request(message, app=app, hostname="w@h").revoked()
         return facts(app, task_id)
 
-    return dropped
+    yield dropped
+    revoked.clear()
 
 
 OPTIONS = {
