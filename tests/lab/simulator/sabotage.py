@@ -88,6 +88,8 @@ def _recurring(name: str, *rules: str, **options: float) -> Sabotage:
 
 DELIVERED_AGAIN = {"dead": 0.2, "taken_back": 0.5, "ack_lost": 0.2, "asleep": 0.05}
 DIED_ON_THE_WAY = {"dead": 0.2, "held": 0.5}
+TAKEN_BACK = {"taken_back": 0.2, "broker_away": 0.5}
+UNCERTAIN = {"broker_away": 0.3, "publish_late": 0.2, "confirm_lost": 0.3}
 # Seeds that found something once.
 CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN = 3428598312, 349079172
 MOVED_BEHIND, FORGOTTEN = 3542401062, 1080609533
@@ -333,10 +335,12 @@ SABOTAGES = (
         frozenset({"order"}),
         seed=CHANGED_AFTER_SET_BACK,
     ),
-    Sabotage(
+    _held(
         "an entry that takes the id of an uncertain one is sure",
-        frozenset({"answer"}),
-        seed=REPLACED_AND_UNCERTAIN,
+        *("answer", "undone"),
+        keys="some",
+        **UNCERTAIN,
+        seed=5478,
     ),
     Sabotage(
         "an entry that is moved behind another one takes its key",
@@ -348,10 +352,12 @@ SABOTAGES = (
         frozenset({"unique"}),
         seed=FREED_BY_A_COPY,
     ),
-    Sabotage(
+    _held(
         "a run that goes on takes the key of another run of its id",
-        frozenset({"exclusive", "held"}),
-        seed=LOST_TO_ITS_ID,
+        *("exclusive", "held"),
+        keys="some",
+        **TAKEN_BACK,
+        seed=9335,
     ),
     Sabotage(
         "a call asks again for an answer that may be forgotten",
