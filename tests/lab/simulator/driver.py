@@ -881,10 +881,6 @@ CUTS = {
         "if caller and caller.key == key and caller.hold then",
         "if false then",
     ),
-    "a key that a run's other copy has freed is held by its entry": Cut(
-        "runs and not (own.hold and outcome ~= 'behind')",
-        "runs",
-    ),
     "a run that goes on takes the key of another run of its id": Cut(
         "select(2, holder_of(new.key)) ~= run",
         "false",

@@ -91,13 +91,12 @@ DIED_ON_THE_WAY = {"dead": 0.2, "held": 0.5}
 TAKEN_BACK = {"taken_back": 0.2, "broker_away": 0.5}
 UNCERTAIN = {"broker_away": 0.3, "publish_late": 0.2, "confirm_lost": 0.3}
 # Seeds that found something once.
-CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN = 3428598312, 349079172
+CHANGED_AFTER_SET_BACK = 3428598312
 MOVED_BEHIND, FORGOTTEN = 3542401062, 1080609533
-FREED_BY_A_COPY, LOST_TO_ITS_ID = 3277323117, 4275186970
 ENDED_TOO_SOON = 4209289643
 FOUND = (
-    *(CHANGED_AFTER_SET_BACK, REPLACED_AND_UNCERTAIN, MOVED_BEHIND, FORGOTTEN),
-    *(FREED_BY_A_COPY, 1147968336, 542272715, 2788837063, LOST_TO_ITS_ID, ENDED_TOO_SOON),
+    *(CHANGED_AFTER_SET_BACK, 349079172, MOVED_BEHIND, FORGOTTEN),
+    *(3277323117, 1147968336, 542272715, 2788837063, 4275186970, ENDED_TOO_SOON),
     *(2388756741, 678713434, 3893670740, 3422791183, 540721643, 997196541),
     3579785665,
 )
@@ -346,11 +345,6 @@ SABOTAGES = (
         "an entry that is moved behind another one takes its key",
         frozenset({"behind"}),
         seed=MOVED_BEHIND,
-    ),
-    Sabotage(
-        "a key that a run's other copy has freed is held by its entry",
-        frozenset({"unique"}),
-        seed=FREED_BY_A_COPY,
     ),
     _held(
         "a run that goes on takes the key of another run of its id",
