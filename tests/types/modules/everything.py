@@ -117,9 +117,9 @@ selection.remove()
 selection.cancel(dry_run=True)
 count = selection.release(canvas=True)
 print(count.uncertain, count.behind, count.in_flight, count.outstanding, count.bulk)
-print(count.canvases, count.beyond, count.dead, count.unreadable, count + 1)
+print(count.canvases, count.beyond, count.dead, count.unreadable, count.is_complete, count + 1)
 undone = delayq.undo_all(count.bulk, progress=print)
-print(undone.done, [error.reason for error in undone.refused])
+print(undone.done, [error.reason for error in undone.refused], undone.lost, undone.reasons)
 for undoable in delayq.undoable():
     print(undoable.id, undoable.when.isoformat(), undoable.bulk)
 
