@@ -20,7 +20,7 @@ history_changes  a line for each change of many, and for each pause
 history_parts    events of the entries that a change of many changed
 
 A change of many, a bulk, takes many steps, perhaps of several processes. Its calls have its name; see author_of. Each
-step adds the number of its entries to the bulk's line, so that line says what was done, whoever died when. If many bulks
+step adds the number of its entries to the bulk's line, so the line is right even if a process dies. If many bulks
 take turns, a bulk can get another line; readers add them up, as they do with those of other shards.
 ]]
 -- kept: whether there is a history; nil: not read yet
