@@ -48,9 +48,9 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
     too long, or due and paused for too long; too many tasks are dead or refused; tasks resume too
     slowly after a pause; no worker listens to a queue for which tasks wait, or to which they were
     delivered; a store with another prefix has tasks for the app's queues, and no scanner; Redis is
-    full or nearly full, deletes waiting tasks when it is full, or cannot be read. A pause is told
-    at once, and a problem after --max-paused. A paused task is not overdue. If tasks wait, workers
-    have a second to answer; a silent one is not a problem.
+    full or nearly full, deletes waiting tasks when it is full, or cannot be read. It names a pause
+    at once, and counts it as a problem after --max-paused. A paused task is not overdue. If tasks
+    wait, workers have a second to answer; a silent one is not a problem.
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
