@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +18,7 @@ from ...core.services import Services, find
 from ...core.store import Receipt
 from ..store_query import StoreQuery
 from ..strategies import Strategy, wrap_strategies
+from ..waker import Waker
 from .asked import adopting
 from .batches import Batches, is_stored
 from .entering import Entering, never
@@ -80,8 +80,7 @@ class Worker:
         self._raised = 0
         self._asking = StoreQuery(_UNKNOWN)
         self._wait_from = 0.0
-        self._hub: Any = None
-        self._pipe: tuple[int, int] | None = None
+        self._waker = Waker(self.acknowledge)
 
     # The connection to the broker.
 
@@ -99,35 +98,17 @@ class Worker:
         """End with the connection; its messages can no longer be acknowledged."""
         if self._batches is not None:
             self._batches.close()
-        pipe, self._pipe = self._pipe, None
-        if pipe is not None:
-            self._hub.remove(pipe[0])
-            for end in pipe:
-                os.close(end)
+        self._waker.close()
 
     def listen(self, hub: Any) -> None:
         """Wake the loop when a message is settled."""
-        # The oldest kombu's hub cannot be called from another thread, so a pipe wakes it.
-        self._hub, self._pipe = hub, os.pipe()
-        for end in self._pipe:
-            os.set_blocking(end, False)
-        hub.add_reader(self._pipe[0], self._heard)
+        self._waker.listen(hub)
 
     def _wake(self) -> None:
-        pipe = self._pipe
-        if pipe is None:
+        if self._waker.is_there:
+            self._waker.wake()
+        else:
             self._consumer.call_soon(self.acknowledge)
-            return
-        try:
-            os.write(pipe[1], b"\0")
-        except OSError as error:  # full, so it is awake; or closed
-            logger.debug("the worker's loop was not woken: %s", error)
-
-    def _heard(self, *_: Any) -> None:
-        pipe = self._pipe
-        if pipe is not None:
-            os.read(pipe[0], 4096)
-        self.acknowledge()
 
     # In the consumer's thread.
 
@@ -168,7 +149,7 @@ class Worker:
         if batches is None or not far.is_far or not batches.put(far):
             return False
         self._raise()
-        if self._pipe is None:
+        if not self._waker.is_there:
             self._wait(batches)
         return True
 
