@@ -6,11 +6,12 @@ They need no library beside the core's, so a dump can take rules along where non
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ..core.clock import EPOCH, from_ms
@@ -25,7 +26,8 @@ from ..core.tasks.scheduled_task import ScheduledTask
 from ..core.tasks.selecting import select
 
 READ = 100  # rules of one page of a listing
-MOST_AHEAD = 1000  # rules of one look
+CLAIMED = 10  # rules of one claim
+CLAIM_MS = 15_000  # for so long no other writer looks at them
 MOST_RULES = 100_000
 LONGEST_TROUBLE = 300  # characters
 _ANY = 10**9  # rules
@@ -101,11 +103,6 @@ class Stored:
         return bool({"c", "r"} & {*self.flags})
 
     @property
-    def writes(self) -> bool:
-        """Whether it may write its next runs."""
-        return not (self.is_paused or self.is_unclear)
-
-    @property
     def is_new(self) -> bool:
         """Whether it has written nothing since it was set or resumed."""
         return NEW in self.flags
@@ -113,11 +110,18 @@ class Stored:
 
 @dataclass(frozen=True)
 class Run:
-    """A run to write: its slot and due time, ms, and its entry; ``None``: the slot is left out."""
+    """A run to write.
+
+    Attributes:
+        slot, due: Its slot and due time, ms.
+        entry: Its entry; ``None``: the slot is left out.
+        why: Why it is left out.
+    """
 
     slot: int
     due: int
     entry: NewEntry | None
+    why: str = ""
 
 
 def tag_of(name: str) -> str:
@@ -195,10 +199,40 @@ def _read(shard: Shard, answer: Any) -> list[Stored]:
     return [rule for rule in found if rule is not None]
 
 
-def ahead(shard: Shard) -> tuple[int, int, list[bytes]]:
-    """Return Redis's time, us; when to look next, ms, or -1; and the names to look at by now."""
-    now_us, look_ms, names = shard.scripts.call("rules_ahead", limit=MOST_AHEAD)
-    return int(now_us), int(float(look_ms)), names
+class Ahead(NamedTuple):
+    """What a writer has to do on a shard.
+
+    Attributes:
+        now_us: Redis's time, us.
+        look_ms: When to look next; -1: there are no rules.
+        claim: The claim on the rules that are named, or empty.
+        names: The rules at which to look by now.
+    """
+
+    now_us: int
+    look_ms: float
+    claim: str
+    names: list[bytes]
+
+    @property
+    def rest(self) -> float:
+        """After how many seconds to look next; infinity: there are no rules."""
+        return math.inf if self.look_ms < 0 else max(0.0, self.look_ms / 1000 - self.now_us / 1e6)
+
+
+def ahead(shard: Shard, limit: int, lease_ms: int = 0, held: str = "") -> Ahead:
+    """Return what a writer has to do, and claim it for *lease_ms*, unless that is 0."""
+    answer = shard.scripts.call("rules_ahead", limit=limit, lease=lease_ms, held=held)
+    now_us, look_ms, claim, names = answer
+    return Ahead(int(now_us), float(look_ms), claim.decode(), names)
+
+
+def claim(shard: Shard, held: str = "") -> Ahead:
+    """Claim some of the rules to look at, those of the claim *held* first.
+
+    A claim lapses. If its process was killed, or is too slow, another one looks at the rules then.
+    """
+    return ahead(shard, CLAIMED, CLAIM_MS, held)
 
 
 def fire(

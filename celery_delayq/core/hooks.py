@@ -74,7 +74,9 @@ class Hooks:
             another task was kept.
         skipped: The id of a task that was too late, and why.
         slots_omitted: How many slots of a recurring rule got no run, and why: ``held``, its key
-            was, or ``missed``, nobody scanned.
+            was; ``missed``, nobody scanned; or ``declined``, its task's own ``apply_async`` made no
+            message.
+        rules_changed: No arguments: a rule was set or resumed, in a process with a scanner.
         handed_over: A list of the ids of tasks that were delivered to their queues.
         left: ``"direct"`` or ``"relay"``, and by how many seconds each delivered task was late.
         refused: ``"direct"`` or ``"relay"``, and how many tasks will be tried again.
@@ -105,6 +107,7 @@ class Hooks:
     gave_way: Hook = _nobody
     skipped: Hook = _nobody
     slots_omitted: Hook = _nobody
+    rules_changed: Hook = _nobody
     handed_over: Hook = _nobody
     left: Hook = _nobody
     refused: Hook = _nobody

@@ -28,6 +28,7 @@ HOOKS = "hooks"  # DelayQ(app) is created; returns Hooks
 WORKER = "in_worker"  # a worker starts, and its pool has not forked yet
 COMMAND_LINE = "on_command_line"  # Celery's command line begins; takes nothing
 SCAN = "beside_scanner"  # the command `scan` starts; returns an object to start and stop, or None
+ADVANCED = "on_advance"  # a test has moved the clock of an isolated app
 
 
 FOLDER = "celery_delayq.contrib"
@@ -64,7 +65,7 @@ _CARE = {
 }
 _HISTORY = {"history": "command_history"}
 _RULES = {"rules": "command_rules"}
-_RULES_AT = (SCAN, CONFIGURED)
+_RULES_AT = (SCAN, CONFIGURED, ADVANCED)
 
 LEAVES = {
     "adoption": Leaf("adoption", consumer_step="adopting:AdoptingStep"),

@@ -221,7 +221,8 @@ class Services:
         """Return the wake-up on which the scanner of that name blocks."""
         from .store.wakeup import Wakeup
 
-        return Wakeup(self.connect(), [shard.keys for shard in self.scripts], scanner)
+        keys = [shard.keys for shard in self.scripts]
+        return Wakeup(self.connect(), keys, scanner, self.hooks)
 
     def will_not_run(
         self,

@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 from celery_delayq.contrib.web import wsgi
 from tests.app.support import FAR, LONG_AGO
 from tests.browser.support import either_way, follow, press, says, unfold
+from tests.rules.support import every
 from tests.web.conftest import IDS
 from tests.web.support import left
 
@@ -113,7 +114,7 @@ def test_a_queue_is_paused_and_resumed(app, site, look, scheduled, javascript):
 
 @either_way
 def test_each_button_of_a_rule_can_be_pressed(app, site, look, javascript):
-    app.delayq.every("digest", app.tasks["shop.remind"].s(1), "0 9 * * *", tz="Europe/Berlin")
+    every(app.delayq, "digest", app.tasks["shop.remind"].s(1), "0 9 * * *", tz="Europe/Berlin")
     [run] = [task.id for task in app.delayq.tasks(tag="every:digest")]
     page = look(site, "/rules", javascript=javascript)
 

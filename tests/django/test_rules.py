@@ -12,6 +12,7 @@ if importlib.util.find_spec("digests"):
 """
 
 ROWS = """
+from celery_delayq.contrib.rules import beside_scanner
 from digests.models import Digest
 
 def seen():
@@ -39,6 +40,7 @@ found["off"] = seen()
 row.is_on = True
 row.save()
 found["on"] = seen()
+beside_scanner(app).write()
 found["waits"] = [[task.task, list(task.args)] for task in delayq.tasks()]
 row.delete()
 found["deleted"] = seen()

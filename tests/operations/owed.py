@@ -50,7 +50,7 @@ OWED = {
     "undo": Owed(
         f"{REASON}the task had left, and its lease with it", "undone", "undone", "undone", "undo"
     ),
-    "every": Owed(_NEW, "scheduled", "scheduled", "scheduled", f"{REASON}an app says it"),
+    "every": Owed(*[f"{REASON}a writer makes the tasks"] * 5),
     "reschedule": Owed("kept", "rescheduled", "rescheduled", "rescheduled", "reschedule"),
     "run_now": Owed("kept", "rescheduled", "rescheduled", "run_now", "run_now"),
     "retry": Owed(_DEAD, "rescheduled", "rescheduled", "retried", "retry"),

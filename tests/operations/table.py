@@ -271,6 +271,11 @@ def _rules(ready: Prepared) -> list[bytes]:
     return [row.name for row in answer.found]
 
 
+def _claimed(ready: Prepared) -> list[bytes]:
+    answer = ready.store.scripts.call("rules_ahead", limit=5, lease=15_000, held="")
+    return answer.names or [b"rule"]  # when it is taken again
+
+
 def _every(delayq: DelayQ, name: str) -> object:
     # A name is shorter than an id, and has no NUL.
     return delayq.every(as_key(name), delayq.app.signature("t"), 3600)
@@ -523,11 +528,7 @@ OPERATIONS = (
         },
         cli=("rules", "rules list --json"),
     ),
-    reads(
-        "rules_ahead",
-        lambda ready: ready.store.scripts.call("rules_ahead", limit=5)[1:],
-        [-1, [b"rule"]],
-    ),
+    writes("rules_ahead", _claimed, [b"rule"]),
     writes(
         "rules_named",
         lambda ready: ready.store.scripts.call("rules_named", digest="d", names="n").found,

@@ -6,13 +6,13 @@ from itertools import islice
 
 import pytest
 
-from celery_delayq.contrib.rules import writing
 from celery_delayq.core.clock import monotonic
 from celery_delayq.core.store import emptied
 from celery_delayq.core.store.keys import Keys, shard_of
 from celery_delayq.errors import AlreadyScheduled, InvalidOption, StoreDiffers
 from tests.app.support import FAR, LONG_AGO
 from tests.reshard.conftest import META
+from tests.rules.support import write
 
 OF_THE_MOMENT = ("made_by", "time_ms", "store", "shards")
 
@@ -195,11 +195,11 @@ def test_rules_go_along_with_their_last_slots(app, moved):
     for number in range(6):
         delayq.every(f"r{number}", signature, 3600)
     delayq.every("keyed", signature.set(delayq_key="its key"), 3600)
+    write(delayq)
     before = [(rule.name, rule.last, rule.revision) for rule in delayq.rules()]
     for delayq in moved(app(1), 3, 2):
         assert [(rule.name, rule.last, rule.revision) for rule in delayq.rules()] == before
-        for shard in delayq.services.entries.shards:
-            writing.write(delayq.services, shard)
+        write(delayq)
         assert delayq.counts().scheduled == 7
     assert delayq.rule("keyed").pause()
     assert delayq.get(key="its key") is None

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
-from tests.rules.support import DAILY, HOUR, set_back, set_fields, write
+from tests.rules.support import DAILY, HOUR, every, set_back, set_fields, write
 
 __all__ = ["delayq", "delayq_app", "redis", "redis_client", "url"]
 
@@ -26,7 +26,7 @@ def report(app):
 
 @pytest.fixture
 def rule(delayq, report):
-    return delayq.every("r", report.s(7), DAILY)
+    return every(delayq, "r", report.s(7), DAILY)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def spoil(redis):
 @pytest.fixture
 def troubled(delayq, report, redis, spoil):
     """A rule whose runs cannot be made; a writer has looked at it."""
-    rule = delayq.every("bad", report.s(7), HOUR)
+    rule = every(delayq, "bad", report.s(7), HOUR)
     spoil("bad")
     set_back(delayq, redis, "bad", hours=2)
     write(delayq)

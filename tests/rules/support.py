@@ -26,6 +26,13 @@ def write(delayq):
     return min(writing.write(delayq.services, shard) for shard in delayq.services.entries.shards)
 
 
+def every(delayq, name, *plan, **options):
+    """Set a rule, and let a writer write its next runs."""
+    delayq.every(name, *plan, **options)
+    write(delayq)
+    return delayq.rule(name)
+
+
 def set_fields(redis, name, **change):
     """Change fields of a rule's row: each by a function of its value."""
     for rules in each("rules"):

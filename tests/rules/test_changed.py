@@ -9,6 +9,7 @@ import pytest
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.contrib.rules.rule import Plan
 from celery_delayq.contrib.rules.timing import Timing
+from tests.rules import support
 from tests.rules.support import HOUR, now, runs, write
 from tests.support.shards import each
 
@@ -22,7 +23,7 @@ def every(delayq, report):
     """Set the rule with a key."""
 
     def every(key):
-        return delayq.every("r", report.s().set(delayq_key=key), HOUR, replace=True)
+        return support.every(delayq, "r", report.s().set(delayq_key=key), HOUR, replace=True)
 
     return every
 
@@ -184,7 +185,7 @@ def test_a_remove_takes_all_rows(delayq, every, rows):
 
 @pytest.mark.parametrize("is_paused", [False, True], ids=["changed", "resumed"])
 def test_a_rule_goes_on_behind_the_slots_whose_runs_were_due(delayq, report, rows, is_paused):
-    rule = delayq.every("r", report.s(1), HOUR, jitter=3600)
+    rule = support.every(delayq, "r", report.s(1), HOUR, jitter=3600)
     offset = Plan("{}", Timing("every 3 s"), "one", 3600.0).offset("r")
     assert offset > timedelta(minutes=1)
     if is_paused:

@@ -7,7 +7,7 @@ import pytest
 
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.errors import InvalidDump
-from tests.rules.support import DAILY, HOUR, NEW_YEAR, runs, write
+from tests.rules.support import DAILY, HOUR, NEW_YEAR, every, runs, write
 from tests.support.shards import each
 
 
@@ -24,8 +24,8 @@ def moved(delayq, redis):
 
 
 def test_a_rule_goes_along_with_its_runs_and_writes_none_of_them_again(delayq, report, moved):
-    rule = delayq.every("r", report.s(7), HOUR, tags=["t"], missed="all", jitter=60, version=3)
-    delayq.every("often", report.s(7), timedelta(seconds=2))
+    rule = every(delayq, "r", report.s(7), HOUR, tags=["t"], missed="all", jitter=60, version=3)
+    every(delayq, "often", report.s(7), timedelta(seconds=2))
     before = runs(delayq), [(task.id, task.due) for task in delayq.tasks()]
 
     loaded, _ = moved()
@@ -40,7 +40,7 @@ def test_a_rule_goes_along_with_its_runs_and_writes_none_of_them_again(delayq, r
 
 
 def test_the_same_dump_again_changes_nothing(delayq, report, moved):
-    delayq.every("r", report.s(7), HOUR)
+    every(delayq, "r", report.s(7), HOUR)
     _, lines = moved()
     delayq.rule("r").pause()
     delayq.rule("r").resume()
@@ -50,19 +50,20 @@ def test_the_same_dump_again_changes_nothing(delayq, report, moved):
 
 
 def test_a_paused_rule_comes_back_paused(delayq, report, moved):
-    delayq.every("r", report.s(7), HOUR).pause()
+    every(delayq, "r", report.s(7), HOUR).pause()
     moved()
     assert delayq.rule("r").is_paused
     write(delayq)
     assert runs(delayq) == []
     assert delayq.rule("r").resume()
+    write(delayq)
     assert len(runs(delayq)) == 1
 
 
 def test_a_rule_that_was_set_here_before_the_load_has_each_slot_once(delayq, report, rule, redis):
     lines = [json.dumps(line) for line in delayq.dump()]
     redis.flushdb()
-    delayq.every("r", report.s(7), DAILY)
+    every(delayq, "r", report.s(7), DAILY)
     for _ in range(2):
         delayq.load(lines)
         assert runs(delayq) == [rule.next[0]]
@@ -71,10 +72,10 @@ def test_a_rule_that_was_set_here_before_the_load_has_each_slot_once(delayq, rep
 
 
 def test_of_two_that_differ_the_one_that_is_here_stays(delayq, report, redis):
-    before = delayq.every("r", report.s(7), DAILY)
+    before = every(delayq, "r", report.s(7), DAILY)
     lines = [json.dumps(line) for line in delayq.dump()]
     redis.flushdb()
-    here = delayq.every("r", report.s(8), NEW_YEAR)
+    here = every(delayq, "r", report.s(8), NEW_YEAR)
 
     delayq.load(lines)
     write(delayq)

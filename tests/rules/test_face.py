@@ -11,7 +11,18 @@ from celery_delayq.contrib.care.doctor_tasks import health as doctor_lines
 from celery_delayq.contrib.rules import every as every_module
 from celery_delayq.errors import InvalidOption
 from tests.cli.conftest import no_workers, project, run
-from tests.rules.support import DAILY, HOUR, NEW_YEAR, now, runs, set_back, set_fields, wake, write
+from tests.rules.support import (
+    DAILY,
+    HOUR,
+    NEW_YEAR,
+    every,
+    now,
+    runs,
+    set_back,
+    set_fields,
+    wake,
+    write,
+)
 from tests.support.shards import each
 from tests.support.waiting import PATIENCE
 
@@ -22,26 +33,26 @@ __all__ = ["no_workers", "project", "run"]
 
 
 def test_a_second_rule_of_one_name_in_a_process_is_refused(delayq, report):
-    delayq.every("r", report.s(7), DAILY)
+    every(delayq, "r", report.s(7), DAILY)
     sentence = "has given to no other rule; pass replace=True to change"
     with pytest.raises(InvalidOption, match=sentence):
-        delayq.every("r", report.s(8), DAILY)
+        every(delayq, "r", report.s(8), DAILY)
     assert [task.args for task in delayq.tasks()] == [(7,)]
-    delayq.every("r", report.s(8), DAILY, replace=True)
+    every(delayq, "r", report.s(8), DAILY, replace=True)
     assert [task.args for task in delayq.tasks()] == [(8,)]
 
 
 def test_a_rule_that_another_process_set_may_be_changed(delayq, report):
-    delayq.every("r", report.s(7), DAILY)
+    every(delayq, "r", report.s(7), DAILY)
     every_module._SAID.clear()
-    assert delayq.every("r", report.s(8), DAILY).revision
+    assert every(delayq, "r", report.s(8), DAILY).revision
 
 
 def test_a_rule_that_is_no_longer_there_may_be_set_anew(delayq, report, redis):
-    delayq.every("r", report.s(7), DAILY).remove()
-    delayq.every("r", report.s(8), DAILY)
+    every(delayq, "r", report.s(7), DAILY).remove()
+    every(delayq, "r", report.s(8), DAILY)
     redis.flushdb()
-    delayq.every("r", report.s(9), DAILY)
+    every(delayq, "r", report.s(9), DAILY)
     assert [task.args for task in delayq.tasks()] == [(9,)]
 
 
@@ -51,16 +62,16 @@ def test_there_is_a_most_of_rules(delayq, report, monkeypatch):
     names = [str(number) for number in range(40 * shards)]
     with pytest.raises(InvalidOption, match="one of at most 100,000 rules; remove some first"):  # noqa: PT012
         for name in names:
-            delayq.every(name, report.s(), DAILY)
+            every(delayq, name, report.s(), DAILY)
     assert len(delayq.rules()) <= shards
-    delayq.every(delayq.rules()[0].name, report.s(), NEW_YEAR, replace=True)
+    every(delayq, delayq.rules()[0].name, report.s(), NEW_YEAR, replace=True)
 
 
 # Runs.
 
 
 def test_the_next_run_can_be_skipped_and_one_more_made(delayq, report, redis):
-    rule = delayq.every("r", report.s(7), HOUR, tags=["t"])
+    rule = every(delayq, "r", report.s(7), HOUR, tags=["t"])
     [task] = delayq.tasks()
     assert rule.skip() == task.id
     assert rule.skip() is None
@@ -72,7 +83,7 @@ def test_the_next_run_can_be_skipped_and_one_more_made(delayq, report, redis):
 
 
 def test_the_last_run_and_what_became_of_it(delayq, report, redis):
-    rule = delayq.every("r", report.s(7), HOUR, jitter=60)
+    rule = every(delayq, "r", report.s(7), HOUR, jitter=60)
     assert rule.last_run() is None
     set_back(delayq, redis, "r", hours=1)
     set_fields(redis, "r", since=lambda ms: str(int(ms) - 2 * 3_600_000))
@@ -87,7 +98,7 @@ def test_the_last_run_and_what_became_of_it(delayq, report, redis):
 
 
 def test_a_rule_of_the_first_of_january_has_a_last_run(delayq, report, redis):
-    rule = delayq.every("r", report.s(7), NEW_YEAR)
+    rule = every(delayq, "r", report.s(7), NEW_YEAR)
     set_fields(redis, "r", since=lambda _: "0")
     last = delayq.rule("r").last_run()
     assert (last.due.month, last.due.day, last.what) == (1, 1, "unknown")
@@ -118,7 +129,7 @@ def test_a_rule_in_trouble_is_told_of_until_it_is_mended(delayq, redis, troubled
 
 
 def test_trouble_of_one_process_ends_when_another_one_has_written_the_run(delayq, report, redis):
-    delayq.every("r", report.s(7), HOUR)
+    every(delayq, "r", report.s(7), HOUR)
     found = rule_store.find(delayq.services.entries, "r")
     shard = delayq.services.entries.shards[found.shard]
     rule_store.fire(shard, found, 0, [], "of a process that does not know its queue")
@@ -134,7 +145,7 @@ def test_a_rule_that_is_paused_or_removed_is_in_trouble_no_longer(delayq, troubl
 
 
 def test_a_rule_whose_next_run_nobody_writes_is_told_of(delayq, report, redis):
-    delayq.every("r", report.s(7), HOUR)
+    every(delayq, "r", report.s(7), HOUR)
     assert not any("recurring" in each for each in delayq.health())
     for ahead in each("rules_next"):
         for name in redis.zrange(ahead, 0, -1):
@@ -148,7 +159,7 @@ def test_a_rule_whose_next_run_nobody_writes_is_told_of(delayq, report, redis):
 
 
 def test_the_command_shows_one_rule(delayq, report, redis, run, app):
-    delayq.every("r", report.s(7), DAILY, tags=["a", "b"], jitter=5, version=3)
+    every(delayq, "r", report.s(7), DAILY, tags=["a", "b"], jitter=5, version=3)
     found = run("rules", "show", "r", app=app).output
     lines = dict(line.split("  ", 1) for line in found.splitlines())
     facts = {name.strip(): text.strip() for name, text in lines.items()}
@@ -161,7 +172,7 @@ def test_the_command_shows_one_rule(delayq, report, redis, run, app):
 
 
 def test_the_command_skips_and_runs(delayq, report, run, app):
-    delayq.every("r", report.s(7), DAILY)
+    every(delayq, "r", report.s(7), DAILY)
     [task] = delayq.tasks()
     assert run("rules", "skip", "r", app=app).output == f"rule r: task {task.id} is cancelled\n"
     again = run("rules", "skip", "r", app=app)
@@ -191,8 +202,8 @@ UNREADABLE = {
 def test_a_rule_that_cannot_be_computed_hides_no_other_and_can_be_replaced_or_removed(  # noqa: PLR0917
     delayq, report, redis, run, app, old, new
 ):
-    delayq.every("bad", report.s(), DAILY)
-    delayq.every("good", report.s(), DAILY)
+    every(delayq, "bad", report.s(), DAILY)
+    every(delayq, "good", report.s(), DAILY)
     set_fields(redis, "bad", plan=lambda plan: plan.replace(old, new))
     assert [rule.name for rule in delayq.rules()] == ["good"]
     with pytest.raises(InvalidOption, match="that this version can read"):
@@ -200,12 +211,12 @@ def test_a_rule_that_cannot_be_computed_hides_no_other_and_can_be_replaced_or_re
     assert "good" in run("rules", app=app).output
     assert run("rules", "pause", "bad", app=app).output == "rule bad is paused\n"
     assert run("rules", "remove", "bad", app=app).output == "rule bad is removed\n"
-    delayq.every("bad", report.s(), NEW_YEAR, replace=True)
+    every(delayq, "bad", report.s(), NEW_YEAR, replace=True)
     assert len(delayq.rules()) == 2
 
 
 def test_a_task_of_a_user_that_has_a_rules_tag_stays(delayq, report):
-    rule = delayq.every("r", report.s(7), DAILY)
+    rule = every(delayq, "r", report.s(7), DAILY)
     report.s(1).set(delayq_tags=["every:r"]).delay_for(60)
     rule.skip()
     assert [task.args for task in delayq.tasks()] == [(1,)]
@@ -215,7 +226,7 @@ def test_a_task_of_a_user_that_has_a_rules_tag_stays(delayq, report):
 
 @pytest.mark.parametrize("schedule", [timedelta(seconds=1), "* * * * *", DAILY])
 def test_an_absence_of_many_years_is_caught_up_with_at_once(delayq, report, redis, schedule):
-    delayq.every("r", report.s(7), schedule, missed="all")
+    every(delayq, "r", report.s(7), schedule, missed="all")
     set_back(delayq, redis, "r", days=15000)
     begun, before = time.perf_counter(), now(delayq)
     write(delayq)

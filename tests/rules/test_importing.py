@@ -10,6 +10,7 @@ from celery_delayq.core.store import What
 from tests.app.support import redis_ms
 from tests.cli.conftest import misused, no_workers, project, run
 from tests.rules.frozen import REDBEAT, frozen, rows
+from tests.rules.support import write
 
 pytestmark = pytest.mark.usefixtures("report")
 
@@ -100,12 +101,14 @@ def source(request, put, monkeypatch):
 
 
 @pytest.fixture
-def do(run):
-    """Import; the result of each entry, and the exit status."""
+def do(run, delayq):
+    """Import, and write the runs; the result of each entry, and the exit status."""
 
     def do(source, *options):
         done = run("rules", "import", "--from", source, "--json", *options)
         assert done.exit_code in {0, 1}, done.output
+        if "--dry-run" not in options:
+            write(delayq)
         found = [json.loads(line) for line in done.stdout.splitlines()]
         return {one["name"]: becomes(one) for one in found}, done.exit_code
 
@@ -145,6 +148,21 @@ def test_a_dry_run_says_the_same_and_writes_nothing(do, redis, source, delayq):
     before = stored(redis)
     assert do(source, "--dry-run") == (EXPECTED[source], 1)
     assert stored(redis) == before
+
+
+def test_neither_a_dry_run_nor_an_import_calls_apply_async(run, app, put):
+    class Locking(app.Task):
+        def apply_async(self, *_, **__):
+            raise AssertionError("a lock is taken")
+
+    @app.task(name="locking", base=Locking)
+    def locking(*_):
+        pass
+
+    put("a", entry(task="locking"))
+    for options in (["--dry-run"], []):
+        done = run("rules", "import", "--from", "redbeat", "--json", *options)
+        assert json.loads(done.stdout)["becomes"] == "new"
 
 
 def test_to_import_again_changes_nothing(do, delayq, source):
@@ -272,6 +290,7 @@ def test_two_entries_of_one_name_are_one_rule(do, put, delayq, run):
     put("2", entry(args=[2]))
     said = run("rules", "import", "--from", "redbeat").stdout
     assert "refused: another entry has this name" in said
+    write(delayq)
     assert [task.args for task in delayq.tasks()] == [(1,)]
 
 

@@ -10,7 +10,7 @@ from celery_delayq.contrib.rules import writing
 from celery_delayq.contrib.rules.rule import Plan, plan_of
 from celery_delayq.contrib.rules.timing import Timing
 from celery_delayq.core.clock import EPOCH, from_ms
-from tests.rules.support import set_back, wake, write
+from tests.rules.support import every, set_back, wake, write
 
 SECOND = timedelta(seconds=1)
 NOON = datetime(2030, 1, 1, 12, tzinfo=timezone.utc)
@@ -33,13 +33,13 @@ def keyed(report):
 
 
 def test_the_writer_looks_again_when_the_only_run_is_due(delayq, keyed, rest):
-    delayq.every("r", keyed, 2 * SECOND)
+    every(delayq, "r", keyed, 2 * SECOND)
     assert rest() <= 2
 
 
 def test_it_looks_at_a_held_key_when_the_slot_comes(delayq, keyed, report, rest):
     report.s(1).set(delayq_key="k").delay_for(3600)
-    delayq.every("r", keyed, 3 * SECOND)
+    every(delayq, "r", keyed, 3 * SECOND)
     assert rest() <= 3 < writing.AGAIN.total_seconds()
 
 
@@ -61,7 +61,7 @@ def delivered(delayq, report, redis):
     """Return a function that says whether a run is delivered that was due at a slot of the past."""
 
     def delivered(slot_of, schedule=LONG, signature=None, **options):
-        delayq.every("r", signature or report.s(), schedule, replace=True, **options)
+        every(delayq, "r", signature or report.s(), schedule, replace=True, **options)
         set_back(delayq, redis, "r", days=1000)
         rule = store.find(delayq.services.entries, "r")
         slot = slot_of(from_ms(delayq.counts().now_ms))

@@ -12,7 +12,18 @@ from celery_delayq.contrib.rules import writing
 from celery_delayq.contrib.rules.step import REST, SPREAD, Writer
 from celery_delayq.core.hooks import Hooks
 from celery_delayq.core.servers.pool import IDLE
-from tests.rules.support import DAILY, HOUR, NEW_YEAR, now, runs, set_back, set_fields, wake, write
+from tests.rules.support import (
+    DAILY,
+    HOUR,
+    NEW_YEAR,
+    every,
+    now,
+    runs,
+    set_back,
+    set_fields,
+    wake,
+    write,
+)
 from tests.support.shards import each
 
 
@@ -38,7 +49,7 @@ def killed_amid(delayq):
 
 
 def test_its_next_run_is_an_ordinary_task(delayq, report):
-    rule = delayq.every("r", report.s(7), DAILY, tz="Europe/Berlin", tags=["tenant:7"])
+    rule = every(delayq, "r", report.s(7), DAILY, tz="Europe/Berlin", tags=["tenant:7"])
     [task] = delayq.tasks()
     assert (task.task, task.args, task.tags) == ("report", (7,), ("tenant:7", "every:r"))
     assert task.due == rule.next[0] == min(rule.next)
@@ -50,7 +61,7 @@ def test_its_next_run_is_an_ordinary_task(delayq, report):
 
 def test_saying_it_again_changes_nothing(delayq, report, rule):
     [before] = delayq.tasks()
-    again = delayq.every("r", report.s(7), DAILY)
+    again = every(delayq, "r", report.s(7), DAILY)
     assert again.revision == rule.revision
     assert [*delayq.tasks()] == [before]
 
@@ -58,13 +69,13 @@ def test_saying_it_again_changes_nothing(delayq, report, rule):
 def test_many_processes_that_say_it_at_once_write_one_run(delayq, report):
     with ThreadPoolExecutor(8) as pool:
         for _ in range(3):
-            list(pool.map(lambda _: delayq.every("r", report.s(7), DAILY), range(16)))
+            list(pool.map(lambda _: every(delayq, "r", report.s(7), DAILY), range(16)))
     assert len(runs(delayq)) == 1
 
 
 def test_a_changed_rule_replaces_its_written_runs(delayq, report):
-    before = delayq.every("r", report.s(7), DAILY)
-    rule = delayq.every("r", report.s(8), NEW_YEAR, replace=True)
+    before = every(delayq, "r", report.s(7), DAILY)
+    rule = every(delayq, "r", report.s(8), NEW_YEAR, replace=True)
     [task] = delayq.tasks()
     assert (task.args, task.due, rule.revision) == ((8,), rule.next[0], before.revision + 1)
     assert task.due.month == 1
@@ -73,7 +84,7 @@ def test_a_changed_rule_replaces_its_written_runs(delayq, report):
 def test_a_run_that_a_user_moved_stays(delayq, report, rule):
     [task] = delayq.tasks()
     delayq.reschedule(task.id, by=60)
-    rule = delayq.every("r", report.s(7), NEW_YEAR, replace=True)
+    rule = every(delayq, "r", report.s(7), NEW_YEAR, replace=True)
     assert {*runs(delayq)} == {task.due + timedelta(seconds=60), rule.next[0]}
 
 
@@ -85,7 +96,7 @@ def test_a_run_that_a_user_edited_stays(delayq, rule):
 
 
 def test_a_cancelled_run_is_left_out_and_the_next_one_comes(delayq, report, redis):
-    rule = delayq.every("r", report.s(7), HOUR)
+    rule = every(delayq, "r", report.s(7), HOUR)
     [task] = delayq.tasks()
     delayq.cancel(task.id)
     write(delayq)
@@ -103,6 +114,7 @@ def test_a_pause_cancels_the_written_runs_and_a_resume_goes_on(delayq, rule):
     assert runs(delayq) == []
     assert rule.resume()
     assert not rule.resume()
+    write(delayq)
     assert runs(delayq) == [rule.next[0]]
     assert not delayq.rule("r").is_paused
 
@@ -120,7 +132,7 @@ def test_a_rule_that_is_set_anew_shares_no_id_or_revision_with_the_one_that_was_
 ):
     [before] = delayq.tasks()
     rule.remove()
-    anew = delayq.every("r", report.s(7), DAILY)
+    anew = every(delayq, "r", report.s(7), DAILY)
     [after] = delayq.tasks()
     assert (after.due, after.id != before.id) == (before.due, True)
     assert anew.revision > rule.revision
@@ -129,7 +141,7 @@ def test_a_rule_that_is_set_anew_shares_no_id_or_revision_with_the_one_that_was_
 def test_a_rule_that_was_removed_half_way_may_be_set_anew(delayq, report, rule, killed_amid):
     killed_amid("remove")
     assert delayq.rule("r") is None
-    anew = delayq.every("r", report.s(7), DAILY)
+    anew = every(delayq, "r", report.s(7), DAILY)
     assert runs(delayq) == [rule.next[0]]
     assert anew.revision > rule.revision
 
@@ -149,16 +161,17 @@ def test_a_process_that_clears_up_late_cancels_no_run_that_was_written_since(
     late = store.find(delayq.services.entries, "r")
     write(delayq)
     rule.resume()
+    write(delayq)
     look_at(delayq, late)
     assert runs(delayq) == [rule.next[0]]
 
 
 def test_a_rule_that_fires_often_has_the_runs_of_a_minute_written(delayq, report):
-    delayq.every("r", report.s(7), timedelta(seconds=2))
+    every(delayq, "r", report.s(7), timedelta(seconds=2))
     found = runs(delayq)
     assert 29 <= len(found) <= 31
     assert {after - before for before, after in pairwise(found)} == {timedelta(seconds=2)}
-    delayq.every("f", report.s(7), timedelta(seconds=1))
+    every(delayq, "f", report.s(7), timedelta(seconds=1))
     assert len(runs(delayq, "f")) <= 62  # and those that came while it was written
 
 
@@ -172,7 +185,7 @@ def test_a_rule_that_fires_often_has_the_runs_of_a_minute_written(delayq, report
 def test_missed_says_which_slots_run_that_no_scanner_saw_and_the_others_are_counted(  # noqa: PLR0917
     delayq, report, redis, omitted, missed, count, told
 ):
-    delayq.every("r", report.s(7), HOUR, missed=missed)
+    every(delayq, "r", report.s(7), HOUR, missed=missed)
     last = set_back(delayq, redis, "r", hours=5, seconds=1)
 
     write(delayq)
@@ -187,7 +200,7 @@ def test_missed_says_which_slots_run_that_no_scanner_saw_and_the_others_are_coun
 
 
 def test_of_all_that_was_missed_the_latest_hundred_are_run(delayq, report, redis):
-    delayq.every("r", report.s(7), HOUR, missed="all")
+    every(delayq, "r", report.s(7), HOUR, missed="all")
     set_back(delayq, redis, "r", hours=500)
     write(delayq)
     found = runs(delayq)
@@ -199,7 +212,7 @@ def test_of_all_that_was_missed_the_latest_hundred_are_run(delayq, report, redis
 
 
 def test_a_process_that_computes_late_or_twice_writes_no_slot_again(delayq, report, redis):
-    delayq.every("r", report.s(7), HOUR, missed="all")
+    every(delayq, "r", report.s(7), HOUR, missed="all")
     set_back(delayq, redis, "r", hours=20)
     found, at = store.find(delayq.services.entries, "r"), now(delayq)
     with ThreadPoolExecutor(8) as pool:
@@ -210,7 +223,7 @@ def test_a_process_that_computes_late_or_twice_writes_no_slot_again(delayq, repo
 
 def test_a_run_that_was_computed_for_another_revision_is_not_written(delayq, report, rule):
     old = store.find(delayq.services.entries, "r")
-    delayq.every("r", report.s(8), NEW_YEAR, replace=True)
+    every(delayq, "r", report.s(8), NEW_YEAR, replace=True)
     [task] = delayq.tasks()
     look_at(delayq, old, now(delayq) + timedelta(days=400))
     assert [*delayq.tasks()] == [task]
@@ -223,7 +236,7 @@ def test_of_a_keyed_rule_one_run_waits_and_a_slot_that_meets_the_holder_is_left_
     delayq, report, redis
 ):
     signature = report.s(7).set(delayq_key="k", delayq_unique_until="finished")
-    delayq.every("r", signature, timedelta(seconds=1))
+    every(delayq, "r", signature, timedelta(seconds=1))
     assert len(runs(delayq)) == 1
     delayq.select(tag="every:r").cancel()
     report.s(1).set(delayq_key="k").delay_for(3600)
@@ -241,7 +254,7 @@ def test_of_a_keyed_rule_one_run_waits_and_a_slot_that_meets_the_holder_is_left_
 
 
 def test_a_slot_that_met_the_holder_of_its_key_is_counted(delayq, report, redis, omitted):
-    delayq.every("r", report.s(7).set(delayq_key="k"), HOUR)
+    every(delayq, "r", report.s(7).set(delayq_key="k"), HOUR)
     delayq.select(tag="every:r").cancel()
     report.s(1).set(delayq_key="k").delay_for(3600)
     set_back(delayq, redis, "r", hours=1, seconds=1)
@@ -254,13 +267,13 @@ def test_a_slot_that_met_the_holder_of_its_key_is_counted(delayq, report, redis,
 
 def test_jitter_is_always_the_same_and_differs_by_name(delayq, report):
     for name in "abcdefgh":
-        delayq.every(name, report.s(), DAILY, jitter=600)
+        every(delayq, name, report.s(), DAILY, jitter=600)
     before = {name: runs(delayq, name) for name in "abcdefgh"}
     offsets = {due.minute * 60 + due.second + due.microsecond / 1e6 for [due] in before.values()}
     assert len(offsets) == 8
     assert all(0 <= offset < 600 for offset in offsets)
     for name in "abcdefgh":
-        delayq.every(name, report.s(), DAILY, jitter=600)
+        every(delayq, name, report.s(), DAILY, jitter=600)
     assert {name: runs(delayq, name) for name in "abcdefgh"} == before
     assert delayq.rule("a").next[0] == before["a"][0]
 
@@ -273,7 +286,8 @@ def test_a_rule_whose_run_cannot_be_made_stops_no_other(  # noqa: PLR0917
     delayq, report, redis, spoil, caplog, is_read
 ):
     for name in ("bad", "good"):
-        delayq.every(name, report.s(7), DAILY)
+        every(delayq, name, report.s(7), DAILY)
+    for name in ("bad", "good"):
         set_back(delayq, redis, name, days=2)
     if is_read:
         spoil("bad")
@@ -292,12 +306,12 @@ def test_a_rule_whose_run_cannot_be_made_stops_no_other(  # noqa: PLR0917
 def test_paused_rules_and_names_of_none_keep_no_other_from_its_turn(
     delayq, report, redis, monkeypatch
 ):
-    monkeypatch.setattr(store, "MOST_AHEAD", 2)
+    monkeypatch.setattr(store, "CLAIMED", 2)
     for number in range(5):
-        delayq.every(f"p{number}", report.s(), DAILY).pause()
+        every(delayq, f"p{number}", report.s(), DAILY).pause()
     for ahead in each("rules_next"):
         redis.zadd(ahead, {f"nothing{number}": 0 for number in range(5)})
-    delayq.every("good", report.s(), DAILY)
+    every(delayq, "good", report.s(), DAILY)
     set_back(delayq, redis, "good", days=2)
 
     for _ in range(6):
@@ -310,7 +324,7 @@ def test_paused_rules_and_names_of_none_keep_no_other_from_its_turn(
 
 
 def test_the_tags_of_the_signature_stay(delayq, report):
-    delayq.every("r", report.s().set(delayq_tags=["own"]), DAILY, tags=["more"])
+    every(delayq, "r", report.s().set(delayq_tags=["own"]), DAILY, tags=["more"])
     [task] = delayq.tasks()
     assert set(task.tags) == {"own", "more", "every:r"}
 
@@ -332,7 +346,7 @@ def test_to_say_it_again_sends_no_signal_of_a_message(delayq, report):
 
 def test_rules_are_listed_by_name_and_by_tag(delayq, report):
     for name in ("b", "a", "c"):
-        delayq.every(name, report.s(), DAILY, tags=["odd"] if name != "b" else [])
+        every(delayq, name, report.s(), DAILY, tags=["odd"] if name != "b" else [])
     assert [rule.name for rule in delayq.rules()] == ["a", "b", "c"]
     assert [rule.name for rule in delayq.rules(tag="odd")] == ["a", "c"]
     assert delayq.rule("nobody") is None
@@ -340,32 +354,79 @@ def test_rules_are_listed_by_name_and_by_tag(delayq, report):
 
 def test_the_writer_looks_every_half_minute_while_nothing_is_due(delayq, report):
     writer = Writer(delayq)
-    assert writer._look() == REST
+    assert writer.look() == REST
     assert REST * SPREAD < IDLE
-    delayq.every("r", report.s(), timedelta(seconds=40))
-    assert 0 < writer._look() <= REST
+    every(delayq, "r", report.s(), timedelta(seconds=40))
+    assert 0 < writer.look() <= REST
 
 
-def test_a_writer_leaves_out_runs_that_another_one_has_written_meanwhile(
-    delayq, report, redis, monkeypatch
+@pytest.fixture
+def published():
+    """The ids of messages that were about to be published, one for each call."""
+    ids = []
+
+    def receiver(headers, **_):
+        ids.append(headers["id"])
+
+    before_task_publish.connect(receiver, weak=False)
+    yield ids
+    before_task_publish.disconnect(receiver)
+
+
+def test_writers_at_the_same_rules_call_apply_async_once_for_a_run(delayq, report, published):
+    for number in range(20):
+        delayq.every(f"r{number}", report.s(), timedelta(seconds=20))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: write(delayq), range(16)))
+    assert len(published) == len({*published}) == delayq.counts().scheduled >= 60
+
+
+def test_to_set_and_change_a_rule_calls_no_apply_async_and_a_writer_does_so_once(
+    delayq, report, published
 ):
-    names = [f"r{number}" for number in range(20)]
-    for name in names:
-        delayq.every(name, report.s(), HOUR, missed="none")
-        set_back(delayq, redis, name, minutes=1)
-    computed, look_at = [], writing.look_at
-
-    def beside_another(*arguments):
-        computed.append(arguments)
-        if len(computed) == 1:
-            monkeypatch.setattr(writing, "look_at", look_at)
-            write(delayq)  # as another process would
-            monkeypatch.setattr(writing, "look_at", beside_another)
-        return look_at(*arguments)
-
-    monkeypatch.setattr(writing, "look_at", beside_another)
+    delayq.every("r", report.s(), DAILY)
+    rule = delayq.every("r", report.s(1), DAILY, replace=True)
+    rule.pause()
+    rule.resume()
+    assert (published, runs(delayq)) == ([], [])
     write(delayq)
+    [task] = delayq.tasks()
+    assert published == [task.id]
 
-    shards = len(delayq.services.entries.shards)
-    assert len(computed) <= shards * len(names) / writing.SHARE
-    assert all(len(runs(delayq, name)) == 1 for name in names)
+
+def test_a_claim_lapses_if_its_process_is_killed(delayq, report, redis):
+    delayq.every("r", report.s(), DAILY)
+    shard = store.shard_for(delayq.services.entries, "r")
+    assert store.claim(shard).names == [b"r"]  # and the process is killed
+
+    write(delayq)
+    assert runs(delayq) == []
+    [(_, lapses)] = [
+        each for ahead in each("rules_next") for each in redis.zrange(ahead, 0, -1, withscores=True)
+    ]
+    assert 0 < lapses - delayq.counts().now_ms <= store.CLAIM_MS
+    wake(redis, "r")  # as it has lapsed
+    write(delayq)
+    assert len(runs(delayq)) == 1
+
+
+def test_a_process_goes_on_with_its_own_claim_unless_another_one_has_it(delayq, report, redis):
+    delayq.every("r", report.s(), DAILY)
+    shard = store.shard_for(delayq.services.entries, "r")
+    late = store.claim(shard).claim
+    wake(redis, "r")
+    claim = store.claim(shard).claim
+    writing.write(delayq.services, shard, late)
+    assert runs(delayq) == []
+    writing.write(delayq.services, shard, claim)
+    assert len(runs(delayq)) == 1
+
+
+def test_while_its_key_is_held_no_run_is_made(delayq, report, redis, published):
+    report.s(1).set(delayq_key="k").delay_for(3600)
+    delayq.every("r", report.s().set(delayq_key="k"), HOUR)
+    published.clear()
+    write(delayq)
+    set_back(delayq, redis, "r", hours=2)
+    write(delayq)
+    assert published == []

@@ -7,6 +7,8 @@ from itertools import pairwise, takewhile
 
 import pytest
 
+from celery_delayq.contrib.rules import TASK
+from celery_delayq.contrib.rules.step import REST
 from celery_delayq.core.store import What
 from tests.support.waiting import eventually
 from tests.worker.conftest import make_project, patient, server
@@ -15,6 +17,7 @@ from tests.worker.project import TASKS
 __all__ = ["make_project", "patient", "server"]
 
 SECOND = timedelta(seconds=1)
+PUBLISHED, RAN = "published", "ran"  # see tests/rules/told.py
 
 
 @pytest.fixture
@@ -73,3 +76,61 @@ def test_a_worker_writes_what_no_caller_has(project, start):
     since = takewhile(lambda event: event.what is not What.CANCELLED, delayq.history())
     dues = [event.due for event in since if event.what is What.SCHEDULED]
     assert len({*dues}) == len(dues) > 20
+
+
+# Where the user's code runs.
+
+
+@pytest.fixture
+def noted(project):
+    """What the receivers of the worker's signals wrote down, by the list's name."""
+    return lambda key: [json.loads(line) for line in project.evidence.lrange(key, 0, -1)]
+
+
+@pytest.fixture
+def in_pool(project, start_worker, noted):
+    """Start a worker of a pool; return the runs that it published by then, and it itself."""
+
+    def in_pool(*options, published=6):
+        project.evidence.delete(PUBLISHED, RAN)
+        worker = start_worker("tests.rules.told", *options, env=project.env).wait_ready()
+        eventually(lambda: len({one["id"] for one in noted(PUBLISHED)}) >= published)
+        return worker
+
+    return in_pool
+
+
+def test_receivers_of_publishing_run_in_the_pool_and_not_in_the_process_that_forks(
+    project, in_pool, noted
+):
+    for number in range(6):
+        project.delayq.every(f"r{number}", project.tasks["note"].s(), SECOND)
+
+    worker = in_pool("-P", "prefork", "-c", "2", "--max-tasks-per-child", "1", published=60)
+
+    children = {one["pid"] for one in noted(RAN) if one["task"] == TASK}
+    assert worker.pid not in children
+    assert {one["pid"] for one in noted(PUBLISHED)} <= children
+
+
+@pytest.mark.parametrize("pool", ["solo", "threads", "gevent"])
+def test_each_pool_writes_runs_once(project, in_pool, noted, pool):
+    project.delayq.every("r", project.tasks["note"].s(), SECOND)
+
+    in_pool("-P", pool, published=30)
+
+    ids = [one["id"] for one in noted(PUBLISHED)]
+    assert len(ids) == len({*ids})
+    assert {one["task"] for one in noted(RAN)} >= {TASK}
+
+
+def test_a_rule_that_is_set_or_resumed_has_its_runs_at_once(project, start):
+    start()
+    eventually(lambda: project.scanners() == 1)
+    delayq, note = project.delayq, project.tasks["note"].s()
+    delayq.every("first", note, timedelta(days=1))
+    waiting = lambda name: [*delayq.tasks(tag=f"every:{name}")]  # noqa: E731
+    eventually(lambda: waiting("first"), REST / 2)
+    delayq.rule("first").pause()
+    delayq.rule("first").resume()
+    eventually(lambda: waiting("first"), REST / 2)

@@ -7,7 +7,7 @@ from celery import group
 from celery.schedules import BaseSchedule, crontab
 
 from celery_delayq.errors import InvalidOption
-from tests.rules.support import DAILY
+from tests.rules.support import DAILY, every
 from tests.support.shards import each
 
 
@@ -78,7 +78,7 @@ def refused(delayq, report, redis):
 
     def refused(signature=None, name="r", schedule=DAILY, **options):
         with pytest.raises(InvalidOption) as caught:
-            delayq.every(name, signature or report.s(), schedule, **options)
+            every(delayq, name, signature or report.s(), schedule, **options)
         assert not any(redis.exists(key) for key in each("rules"))
         return str(caught.value)
 

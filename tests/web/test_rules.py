@@ -13,7 +13,8 @@ import pytest
 
 from celery_delayq.contrib.rules import face, listing
 from celery_delayq.contrib.web import looking
-from tests.rules.support import set_fields
+from tests.rules.support import every as set_rule
+from tests.rules.support import set_fields, write
 from tests.web.support import NEXT, walk
 
 DAILY = "0 9 * * *"
@@ -26,7 +27,7 @@ def every(app):
     def every(name, schedule=DAILY, **options):
         options.setdefault("tz", "Europe/Berlin")
         signature = app.tasks["shop.remind"].s(1)
-        return app.delayq.every(name, signature, schedule, replace=True, **options)
+        return set_rule(app.delayq, name, signature, schedule, replace=True, **options)
 
     return every
 
@@ -276,6 +277,7 @@ def test_a_rule_is_paused_and_resumed(app, browser, digest, changed):
     page = press(browser, "digest", "resume")
 
     assert page.said == "rule digest is resumed"
+    write(app.delayq)
     assert buttons(page) == ["Skip next", "Run now", "Pause", "Remove"]
     assert len(waiting(app, "digest")) == 1
     assert [(one["user"], one["action"], one["target"], one["answer"]) for one in changed] == [
@@ -397,6 +399,7 @@ def test_a_rule_may_have_a_name_of_any_characters(app, browser, every, name):
     assert browser.change(path, action="pause").status == 200
     assert app.delayq.rule(name).is_paused
     app.delayq.rule(name).resume()
+    write(app.delayq)
     for found in ({"only": name}, {"name": name}, {"tag": HOSTILE}):
         assert len(names(browser.get("/rules", **found))) == 1
     [run] = waiting(app, name)

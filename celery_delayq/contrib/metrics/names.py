@@ -180,9 +180,10 @@ COUNTED = (
     Metric(
         "rule_slots_omitted",
         "counter",
-        "slots of recurring rules without a run: their key was `held`, or `missed` left them out",
+        "slots of recurring rules without a run: their key was `held`, `missed` left them out, or "
+        "the task's own `apply_async` `declined`",
         "reason",
-        ("held", "missed"),
+        ("held", "missed", "declined"),
     ),
     Metric("handed_over", "counter", "tasks that were delivered to their queues", "path", _PATHS),
     Metric("refused", "counter", "refused deliveries, to be tried again", "path", _PATHS),

@@ -3,23 +3,45 @@
     every(name, signature, schedule) --> a rule in the store
     a scanner's process --the slots that come next--> one step: entries, and the last slot
 
-There is no scheduler with a loop of its own. Two processes may compute a slot, or one may do so
-late: the step compares it with the last slot, so it becomes one entry at most.
+There is no scheduler with a loop of its own. A writer claims a rule, so one process calls the
+user's code for a run. If its claim lapses, two may, or one may do so late: the step compares a slot
+with the last one, so it becomes one entry at most.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from celery.app.task import Task
 from celery.signals import beat_init
+
+from ...core.services import services_of
 
 if TYPE_CHECKING:
     from .step import Writer
 
 
-def configured(_app: Any) -> None:
-    """Let a beat process leave those entries alone that are rules."""
+TASK = "celery_delayq.write_rules"  # by this name it is in logs, events and Flower
+SECONDS = 5.0  # for so long it occupies a place in a worker's pool
+
+
+def configured(app: Any) -> None:
+    """Let a beat process leave those entries alone that are rules; register the task of writers."""
     beat_init.connect(_on_beat, weak=False, dispatch_uid=__name__)
+    if app.finalized:
+        _register(app)
+    else:
+        app.on_after_finalize.connect(lambda **_: _register(app), weak=False)
+
+
+def _register(app: Any) -> None:
+    # With Celery's own base class: an app's may do anything. Nor has it the app's rate limit.
+    @app.task(name=TASK, base=Task, shared=False, ignore_result=True, rate_limit=0)
+    def write_rules(claims: list[tuple[int, str]]) -> None:
+        """Write the next runs of rules that this worker has claimed."""
+        from .writing import write_claimed
+
+        write_claimed(services_of(app), claims, SECONDS)
 
 
 def _on_beat(sender: Any, **_: Any) -> None:
@@ -33,6 +55,13 @@ def beside_scanner(app: Any) -> Writer:
     from .step import Writer
 
     return Writer(app.delayq)
+
+
+def on_advance(app: Any) -> None:
+    """Write the runs of rules as a scanner's process would, now that a test has moved the clock."""
+    from .step import Writer
+
+    Writer(app.delayq).write()
 
 
 def listed(services: Any, **asked: Any) -> Any:

@@ -72,7 +72,7 @@ class Source:
                 logger.info(
                     "rule %s is removed: no worker has it in beat_schedule any more", rule.name
                 )
-                change(self._services, rule.name, "remove")
+                change(self._services, rule.name, "remove", settles=False)
         self._say_again(living)
 
     def _asked(self) -> Any:
@@ -99,10 +99,13 @@ class Source:
             app, now = self._services.app, clock.utc_now()
             entry = ScheduleEntry(**{"last_run_at": now, **given, "name": name, "app": app})
             signature = signature_of(app, entry)
-            rule = every(self._services, name, signature, entry.schedule, source=BEAT)
+            # This is a worker's main process: its pool clears up.
+            rule = every(
+                self._services, name, signature, entry.schedule, source=BEAT, settles=False
+            )
         except StoreError:
             raise
-        except Exception as error:  # a task's own apply_async may raise anything
+        except Exception as error:  # entries and schedules of one's own may raise anything
             why = str(error) or type(error).__name__
             logger.error("beat_schedule: %s stays with beat: %s", name, why)
         else:

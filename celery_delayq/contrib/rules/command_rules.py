@@ -129,7 +129,9 @@ def _show(ctx: click.Context, found: list[Rule], *, as_json: bool) -> None:
 def _next(rule: Rule, zone: tzinfo) -> str:
     if rule.trouble:
         return f"trouble: {plain(rule.trouble)}"
-    return stamp(rule.next[0], zone) if rule.next else "paused"
+    if not rule.next:
+        return "paused"
+    return stamp(rule.next[0], zone) + ", made when due" * rule.is_made_when_due
 
 
 def _show_one(ctx: click.Context, rule: Rule) -> None:
@@ -143,6 +145,7 @@ def _show_one(ctx: click.Context, rule: Rule) -> None:
         "state": "paused" if rule.is_paused else "at work",
         "trouble": rule.trouble,
         f"next ({name_of(zone)})": coming,
+        "runs": "made when due" if rule.is_made_when_due else "",
         "last run": f"{stamp(last.due, zone)} {words} {last.id}" if last else "none yet",
         "missed": rule.missed,
         "jitter": f"{rule.jitter:g} s" if rule.jitter else "",
@@ -172,4 +175,5 @@ def _facts(rule: Rule) -> dict[str, Any]:
         "version": rule.version,
         "source": rule.source,
         "trouble": rule.trouble or None,
+        "made_when_due": rule.is_made_when_due,
     }

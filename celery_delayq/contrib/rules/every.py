@@ -1,6 +1,9 @@
 """Sets a rule.
 
-every(...) --checked, and a run made for trial--> a row --put--> cleared up, first runs written
+every(...) --checked--> a row --put--> the runs of the rule before are cleared up
+
+A writer makes the first run: only that calls code of the user, such as routers and receivers of
+signals. What it raises is the rule's trouble.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,15 +22,21 @@ from ...core.errors import InvalidOption
 from ...core.integration.apply_async import signature_of
 from ...core.logs import logger_of
 from ...core.message.signatures import is_canvas
-from ...core.scheduling.options import AFTER, AT, KEY, TAGS
+from ...core.scheduling.options import (
+    AFTER,
+    AT,
+    KEY,
+    TAGS,
+    entry_options_of,
+    options_of_entry,
+)
 from ...core.services import Services
 from ...core.store.extras import MOST_TAGS
 from ...core.store.ids import checked_name
 from .. import rule_store as store
 from ..rule_store import MOST_RULES, NEW, PAUSED, Stored
-from . import writing
-from .face import Rule, checked, now_of, rule, settle, settle_row
-from .rule import MISSED, Plan, text_of
+from .face import Rule, checked, rule, settle
+from .rule import MISSED, Plan, has_own_apply_async, text_of
 from .timing import Timing, timing_of
 
 LONGEST_JITTER = 86_400.0
@@ -63,16 +72,20 @@ def every(
     replace: bool = False,
     source: str = "",
     is_paused: bool = False,
+    settles: bool = True,
 ) -> Rule:
     """Set a rule; see :meth:`DelayQ.every`.
 
     Beside its arguments, *source* says where it comes from, and with *is_paused* a new one waits
-    for ``resume``.
+    for ``resume``. Without *settles* a writer clears up the runs of the rule before: to cancel them
+    asks the result backend, and calls receivers of signals.
     """
     checked(name)
     if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < MOST_VERSION:
         raise InvalidOption("version", version, f"a whole number from 0 to {MOST_VERSION - 1}")
     timing = timing_of(schedule, tz=tz, dialect=dialect, default_zone=str(services.timezone))
+    if services.app.conf.task_always_eager:
+        raise InvalidOption("task_always_eager", True, "False, as with it a task runs at once")
     plan = checked_plan(signature_of(signature, services.app), timing, missed, jitter, tags)
     row = {
         "digest": plan.digest,
@@ -88,8 +101,7 @@ def every(
     before = store.find(services.entries, name)
     if before is None or before.digest != plan.digest:
         _check_change(services, name, before, may_replace=replace or bool(source))
-        check_run(services, name, plan, now_of(services))
-    if _put(services, name, row, before) != "same":
+    if _put(services, name, row, before) != "same" and settles:
         settle(services, name)
     if not source:
         _SAID.setdefault(services, {})[name] = plan.digest
@@ -102,16 +114,6 @@ def every(
 def app_of(services: Services) -> str:
     """Return the name of an app: others may have rules in the same store."""
     return str(services.app.main or "")
-
-
-def check_run(services: Services, name: str, plan: Plan, now: datetime) -> None:
-    """Make a run and write nothing.
-
-    Raises:
-        DelayQError: it cannot be made; or what the task's ``apply_async`` raises.
-    """
-    draft = Stored(name, 0, {"home": plan.key or name}, 0, now, "-")
-    writing.entry_of(services, draft, plan, now)
 
 
 def _check_change(
@@ -129,11 +131,9 @@ def _put(services: Services, name: str, row: dict[str, str], before: Stored | No
     has_moved = before is not None and before.shard != home.number  # it has another key
     if before is not None and has_moved:
         store.change(shards[before.shard], name, "move", json.dumps(row))
-        settle_row(services, before)
     answer = store.put(services.entries, "put", name, row)[1]
     for other in store.find_all(services.entries, name)[1:]:
         store.change(shards[other.shard], name, "remove")
-        settle_row(services, other)
     if answer == "full":
         raise InvalidOption("name", name, f"one of at most {MOST_RULES:,} rules; remove some first")
     if answer == "back" and before is not None and name not in _WARNED:
@@ -149,6 +149,7 @@ def checked_plan(
 
     Raises:
         InvalidOption: an argument is none.
+        TypeError: the task does not take the signature's arguments.
     """
     if not isinstance(signature.task, str) or not signature.task:
         raise InvalidOption("signature", signature.task, "one of a task with a name")
@@ -164,6 +165,10 @@ def checked_plan(
         text = text_of(signature)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidOption("signature", str(error), "arguments that are JSON") from error
+    task = signature.app.tasks.get(signature.task)
+    entry_options_of(options_of_entry(signature.options), task)
+    if task is not None and task.typing and not has_own_apply_async(task):
+        task.__header__(*signature.args, **signature.kwargs)  # as Celery does before it sends
     key = str(signature.options.get(KEY) or "")
     given = [tag for some in (tags, signature.options.get(TAGS)) for tag in _tags_of(some)]
     return Plan(text, timing, missed, float(jitter), tuple(dict.fromkeys(given)), key)

@@ -61,6 +61,8 @@ class Rule:
         version: As for :meth:`DelayQ.every`.
         source: Where it comes from, such as ``beat``; empty: from :meth:`DelayQ.every`.
         trouble: Why its next run cannot be made; empty: nothing is known against it.
+        is_made_when_due: Whether no run waits, because the task's class has an ``apply_async`` of
+            its own: a writer calls that at each slot.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Rule:
     version: int
     source: str
     trouble: str
+    is_made_when_due: bool
     _stored: Stored = field(repr=False, compare=False)
     _now: datetime = field(repr=False, compare=False)
     _services: Services = field(repr=False, compare=False)
@@ -184,6 +187,7 @@ def rule_of(services: Services, stored: Stored, now: datetime) -> Rule:
         int(stored.row["version"]),
         stored.source,
         stored.trouble,
+        writing.is_made_when_due(services, plan),
         stored,
         now,
         services,
@@ -195,27 +199,24 @@ def now_of(services: Services) -> datetime:
     return from_ms(services.entries.counts().now_ms)
 
 
-def change(services: Services, name: str, what: str) -> bool:
-    """Pause, resume or remove a rule; return whether it was not so before."""
+def change(services: Services, name: str, what: str, *, settles: bool = True) -> bool:
+    """Pause, resume or remove a rule; return whether it was not so before.
+
+    Without *settles* a writer clears up its runs.
+    """
     shards, answers = services.entries.unasked_shards, set[str]()
     for found in store.find_all(services.entries, name):
         answers.add(store.change(shards[found.shard], name, what))
-        settle_row(services, found)
+    if settles:
+        settle(services, name)
     return "done" in answers
 
 
 def settle(services: Services, name: str) -> None:
-    """Clear up what a rule wrote before its change, and write its next runs, as a scanner would."""
+    """Clear up what a rule wrote before its change; a writer writes its next runs."""
     for found in store.find_all(services.entries, name):
-        settle_row(services, found)
-
-
-def settle_row(services: Services, rule: Stored) -> None:
-    """Do the same for one row of a rule, which may have changed since."""
-    shard = services.entries.unasked_shards[rule.shard]
-    for _ in range(2):
-        for found in store.named(shard, [rule.name.encode()]):
-            writing.tried(services, shard, found, now_of(services))
+        if found.is_unclear:
+            writing.tidy(services, services.entries.unasked_shards[found.shard], found)
 
 
 def checked(name: Any) -> str:

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from celery.canvas import Signature
 from celery.schedules import crontab
 
-from ...core.clock import from_ms
 from ...core.errors import InvalidOption, StoreError
 from ...core.services import Services
 from .. import rule_store as store
 from . import face
-from .every import check_run, checked_plan, every
+from .every import checked_plan, every
 from .timing import Timing, timing_of
 
 NEW, CHANGED, SAME, SKIPPED, REFUSED = "new", "changed", "same", "skipped", "refused"
@@ -106,13 +105,13 @@ def plan(services: Services, source: str, entries: Iterable[Entry]) -> Iterator[
     Raises:
         StoreError: the store or the scheduler's Redis cannot be read.
     """
-    now, seen = from_ms(services.entries.counts().now_ms), set[str]()
+    seen = set[str]()
     for entry in entries:
         found = entry
         if entry.name in seen and not entry.refused:
             found = replace(entry, refused="another entry has this name")
         seen.add(entry.name)
-        yield _or_refused(found, partial(_plan, services, source, found, now))
+        yield _or_refused(found, partial(_plan, services, source, found))
 
 
 def carry_out(services: Services, source: str, step: Step) -> Step:
@@ -130,11 +129,11 @@ def _or_refused(entry: Entry, make: Callable[[], Step]) -> Step:
         return make()
     except StoreError:
         raise
-    except Exception as error:  # a task's own apply_async may raise anything
+    except Exception as error:  # Celery's schedules may raise anything
         return Step(entry, REFUSED, str(error) or type(error).__name__)
 
 
-def _plan(services: Services, source: str, entry: Entry, now: datetime) -> Step:
+def _plan(services: Services, source: str, entry: Entry) -> Step:
     if not 1 <= len(entry.name.encode(errors="replace")) <= face.LONGEST_NAME:
         return Step(entry, REFUSED, f"its name is no text of 1 to {face.LONGEST_NAME} bytes")
     if entry.name in {*(services.app.conf.beat_schedule or ()), _CLEANUP}:
@@ -147,7 +146,6 @@ def _plan(services: Services, source: str, entry: Entry, now: datetime) -> Step:
     timing = timing_of(entry.schedule, tz=entry.tz, default_zone=zone)
     made = checked_plan(_signature_of(entry), timing, "one", 0, [])
     if rule is None or before is None or before.digest != made.digest:
-        check_run(services, entry.name, made, now)
         return Step(entry, CHANGED if rule else NEW, timing=timing)
     is_same = rule.is_paused is not entry.is_enabled
     return Step(entry, SAME if is_same else CHANGED, timing=timing)

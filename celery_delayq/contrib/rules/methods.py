@@ -35,6 +35,9 @@ class RuleMethods:
     ) -> Rule:
         """Let a task recur: its next runs wait in the store, as ordinary tasks.
 
+        This call writes only the rule. A worker, or the command ``scan``, writes the runs, and
+        calls ``apply_async`` for that: what it raises is the rule's ``trouble``.
+
         Saying the same again changes nothing, so each process may say it when it starts. Another
         rule under the name takes the place of the one before: what that has written ahead is
         cancelled, but for runs that somebody moved or edited.
@@ -64,6 +67,7 @@ class RuleMethods:
 
         Raises:
             InvalidOption: an argument is none, or the schedule never fires.
+            TypeError: the task does not take the signature's arguments.
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         from .every import every

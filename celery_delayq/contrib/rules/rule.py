@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from celery import Celery
+from celery.app.task import Task
 from celery.canvas import Signature
 from kombu.utils.json import dumps, loads
 
@@ -72,6 +73,15 @@ class Plan:
         """Return by how much the runs of the rule with this name are later than their slots."""
         part = int.from_bytes(sha1(name.encode(), usedforsecurity=False).digest()[:6], "big")
         return timedelta(milliseconds=int(self.jitter * 1000 * part / 256**6))
+
+
+def has_own_apply_async(task: Any) -> bool:
+    """Whether a task has an ``apply_async`` of its own, which may do more than send.
+
+    It may take a lock, look whether the task runs already, or send nothing.
+    """
+    first = next(kind for kind in type(task).__mro__ if "apply_async" in vars(kind))
+    return first is not Task or "apply_async" in vars(task)
 
 
 def text_of(signature: Signature[Any]) -> str:

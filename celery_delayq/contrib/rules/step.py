@@ -1,4 +1,9 @@
-"""The step of a worker that writes the runs of rules ahead, in a thread beside its scanner."""
+"""The step of a worker that looks for rules whose runs have to be written.
+
+    a thread beside the scanner --a rule is due--> claims it --> a task in the worker's pool: writes
+
+Beside the command ``scan``, which has no pool and forks no process, the thread writes by itself.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,16 @@ from celery import bootsteps
 
 from ...core import clock
 from ...core.errors import StoreError
+from ...core.hooks import Hooks
 from ...core.logs import logger_of
 from ...core.services import HasServices, find
 from ...core.store.shard import Shard
 from ...core.threads import OwnThread
+from .. import rule_store as store
 
 if TYPE_CHECKING:
     from .beat import Source
+    from .pool import Claims, Pool
 
 logger = logger_of(__name__)
 
@@ -29,50 +37,72 @@ _NO_CRONSIM = "recurring rules need cronsim: pip install 'celery_delayq[rules]'"
 
 
 class Writer:
-    """Writes runs ahead until it is stopped; it looks each half minute, and when a rule is due."""
+    """Looks for rules until it is stopped: each half minute, and when a rule is due or was set.
 
-    def __init__(self, delayq: HasServices) -> None:
+    Args:
+        delayq: The ``DelayQ`` of its app.
+        pool: The pool in which runs are written; ``None``: this thread writes them.
+    """
+
+    def __init__(self, delayq: HasServices, pool: Pool | None = None) -> None:
         self._services = delayq.services
-        self._stopping = threading.Event()
+        self._pool = pool
+        self._stopping, self._awake = threading.Event(), threading.Event()
         self._thread = OwnThread("delayq-rules", self._run, self._stopping)
         self._source: Source | None = None
         self._name_at = -math.inf
-        self._warned = False
+        self._has_rules = self._warned = False
 
     def start(self) -> None:
+        self._services.hooks.add(Hooks(rules_changed=self._awake.set))
         self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
+        self._awake.set()
         self._thread.join(REST / 3)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._stopping.wait(self._look() * random.uniform(1, SPREAD))
+            self._awake.wait(self.look() * random.uniform(1, SPREAD))
+            self._awake.clear()
 
-    def _look(self) -> float:
+    def look(self) -> float:
         """Look at the rules of each shard; return after how many seconds to look again."""
-        rests = [REST]
+        rest = self._pool.rest() if self._pool is not None else 0.0
+        if not rest:
+            rest = self.write()
+        if self._services.settings.beat or self._has_rules:
+            self._name()
+        return max(0.0, rest)
+
+    def write(self) -> float:
+        """Write the runs of each shard's rules, or let the pool do so; return the same."""
+        rests, claims = [math.inf], list[tuple[int, str]]()
         for shard in self._services.entries.unasked_shards:
             try:
-                rests.append(self._write(shard))
+                rests.append(self._write_on(shard, claims))
             except StoreError as error:
                 logger.warning("rules are not looked at: %s", error)
-        has_rules = any(rest < math.inf for rest in rests[1:])
-        if self._services.settings.beat or has_rules:
-            self._name()
-        return max(0.0, min(rests))
+        self._has_rules = min(rests) < math.inf
+        if claims and self._pool is not None:
+            self._pool.write(claims)
+            return self._pool.rest()
+        return min(REST, *rests)
 
-    def _write(self, shard: Shard) -> float:
-        """Look at the rules of a shard; return the same, or infinity if it has none."""
-        now_us, look_ms, names = shard.scripts.call("rules_ahead", limit=1)
-        if not names:
-            return math.inf if float(look_ms) < 0 else float(look_ms) / 1000 - now_us / 1e6
-        if not self._has_cronsim():
+    def _write_on(self, shard: Shard, claims: Claims) -> float:
+        """Write the runs on a shard, or claim some; return the same, or infinity without rules."""
+        found = store.ahead(shard, 1)
+        if found.names and not self._has_cronsim():
             return REST
-        from . import writing
+        if found.names and self._pool is None:
+            from . import writing
 
-        return writing.write(self._services, shard)
+            return writing.write(self._services, shard)
+        if found.names:
+            found = store.claim(shard)
+            claims += [(shard.number, found.claim)] if found.claim else []
+        return found.rest
 
     def _name(self) -> None:
         """Name the rules of this process's `beat_schedule`, each two minutes."""
@@ -101,7 +131,7 @@ class Writer:
 
 
 class RulesStep(bootsteps.StartStopStep):
-    """Writes runs in a worker that scans."""
+    """Looks for rules in a worker that scans."""
 
     requires = ("celery_delayq.core.integration.bootstep:ScannerStep",)
     label = "DelayQ rules"
@@ -109,15 +139,22 @@ class RulesStep(bootsteps.StartStopStep):
     def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
         services = find(worker.app)
         self.enabled = services is not None and services.has_store and not no_delayq
-        self._writer = Writer(worker.app.delayq) if self.enabled else None
+        if self.enabled:
+            from .pool import Pool
+
+            self._pool = Pool(worker)
+            self._writer = Writer(worker.app.delayq, self._pool)
 
     def start(self, _worker: Any) -> None:
-        if self._writer is not None:
-            self._writer.start()
+        self._writer.start()
+
+    def register_with_event_loop(self, _worker: Any, hub: Any) -> None:
+        if self.enabled:
+            self._pool.listen(hub)
 
     def stop(self, _worker: Any) -> None:
-        if self._writer is not None:
-            self._writer.stop()
+        self._writer.stop()
+        self._pool.close()
 
     # A worker that gets SIGQUIT, or shuts down softly, calls this instead.
     terminate = stop

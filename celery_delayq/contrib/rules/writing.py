@@ -1,23 +1,26 @@
 """Computes the next runs of rules, and writes them; any process may, and each slot is written once.
 
-the rules to look at --slots after the last one--> apply_async, which makes entries --> fire.lua
+the rules to look at --claim--> the slots after the last one --apply_async--> entries --> fire.lua
+
+A claim lapses. If its process is killed, or too slow, another one looks at the rule then: it may
+make a run a second time, of which one is written.
 """
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count, takewhile
 from typing import Any
 from uuid import UUID, uuid5
-from zlib import crc32
 
 from celery.canvas import Signature
 
-from ...core.clock import When, from_ms
+from ...core import clock
+from ...core.clock import EPOCH, When, from_ms
 from ...core.errors import InvalidOption, NotScheduled, StoreError
 from ...core.logs import logger_of
 from ...core.scheduling.options import GRACE, KEY, LATE, SKIP, TAGS
@@ -28,8 +31,8 @@ from ...core.store.keys import shard_of
 from ...core.store.shard import Shard
 from ...core.tasks.scheduled_task import ScheduledTask
 from .. import rule_store as store
-from ..rule_store import Run, Stored, ms_of, tag_of
-from .rule import Plan, plan_of
+from ..rule_store import Ahead, Run, Stored, ms_of, tag_of
+from .rule import Plan, has_own_apply_async, plan_of
 
 AHEAD = timedelta(seconds=60)  # the runs of so long are written, but the next one in any case
 MOST = 60  # of these
@@ -37,9 +40,7 @@ MOST_MISSED = 100
 AGAIN = timedelta(seconds=5)  # until a key that is held is looked at again
 LATER = timedelta(seconds=15)  # until a rule is looked at again whose next run cannot be made
 SPARED = timedelta(seconds=30)  # so late a run is not missed, as a scanner may have been restarted
-SHARE = 10  # a writer takes at once one rule in so many of those to look at
-_ORDER = int.from_bytes(os.urandom(4), "big")  # of rules to look at, in this process
-HELD, MISSED = "held", "missed"  # why a slot got no run
+HELD, MISSED, DECLINED = "held", "missed", "declined"  # why a slot got no run
 
 _LATE = 5  # revisions that may have written what is to be cleared up
 _RUNS = UUID("5b0b3f3e-6d0f-4c55-9a0e-9a3a1f0d2c11")  # the namespace of their ids
@@ -48,45 +49,107 @@ _TROUBLE = "rule %s: its next run cannot be made: %s"
 logger = logger_of(__name__)
 
 
-def look_at(services: Services, shard: Shard, rule: Stored, now: datetime) -> datetime | None:
-    """Write the next runs of a rule, or clear up what it wrote before; return when to look next."""
-    if not rule.writes:
-        if not rule.is_unclear:
-            return None
-        store.clear(services, shard, rule, lambda task: _is_own(services, rule, task))
-        return now
+def look_at(services: Services, shard: Shard, rule: Stored, now: datetime) -> None:
+    """Write the next runs of a rule, or clear up what it wrote before."""
+    if rule.is_unclear:
+        tidy(services, shard, rule)
+        return
+    if rule.is_paused:  # a resharding put it among those to look at
+        store.change(shard, rule.name, "cleared", str(rule.revision))
+        return
     plan = plan_of(rule)
-    slots, further = _slots(rule, plan, now)
+    slots, further = _slots_of(services, rule, plan, now)
+    is_held = bool(plan.key and slots and services.entries.holder(plan.key))
     offset = plan.offset(rule.name)
-    runs = [
-        Run(
-            ms_of(slot),
-            ms_of(slot + offset),
-            entry_of(services, rule, plan, slot) if wanted else None,
-        )
-        for slot, wanted in slots
-    ]
-    words = store.fire(shard, rule, ms_of(further), runs)
-    is_held = words[-1:] == ["held"] and from_ms(runs[len(words) - 1].due) > now
-    if is_held:
+    if is_held and slots[-1][0] + offset > now:
         # The key decides when the slot comes, and it may be free before that.
+        further = min(now + AGAIN, slots.pop()[0] + offset)
+    runs, trouble = _runs(services, rule, plan, slots, is_held=is_held)
+    words = store.fire(shard, rule, ms_of(further), runs, trouble)
+    if words[-1:] == ["held"] and from_ms(runs[len(words) - 1].due) > now:  # since just now
         further = min(now + AGAIN, from_ms(runs[len(words) - 1].due))
         store.fire(shard, rule, ms_of(further), [])
-    _tell(services, runs, words[:-1] if is_held else words)
-    return further
+        words.pop()
+    _tell(services, runs, words)
+
+
+def _runs(
+    services: Services,
+    rule: Stored,
+    plan: Plan,
+    slots: Iterable[tuple[datetime, bool]],
+    *,
+    is_held: bool,
+) -> tuple[list[Run], str]:
+    """Make the runs of slots; return them, and what an ``apply_async`` raised at a slot."""
+    runs, trouble, offset = list[Run](), "", plan.offset(rule.name)
+    for slot, is_wanted in slots:
+        entry = None
+        if is_wanted and not is_held:
+            try:
+                entry = entry_of(services, rule, plan, slot)
+            except StoreError:
+                raise
+            except Exception as error:
+                if not is_made_when_due(services, plan):
+                    raise
+                trouble = said(rule, error)
+        why = MISSED if not is_wanted else HELD if is_held else DECLINED
+        runs.append(Run(ms_of(slot), ms_of(slot + offset), entry, why))
+    return runs, trouble
+
+
+def tidy(services: Services, shard: Shard, rule: Stored) -> None:
+    """Clear up what a rule wrote before it was changed."""
+    store.clear(services, shard, rule, lambda task: _is_own(services, rule, task))
 
 
 def _tell(services: Services, runs: Sequence[Run], words: Sequence[str]) -> None:
-    done = [(run.entry, run.due) for run, word in zip(runs, words, strict=False) if word == "done"]
+    answered = [*zip(runs, words, strict=False)]
+    done = [(run.entry, run.due) for run, word in answered if word == "done"]
     if done:
         services.hooks.scheduled(done)
-    for word, why in (("omitted", MISSED), ("held", HELD)):
-        if number := words.count(word):
+    omitted = Counter(run.why for run, word in answered if word == "omitted")
+    omitted[HELD] += words.count("held")
+    for why, number in omitted.items():
+        if number:
             services.hooks.slots_omitted(number, why)
 
 
-def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime, bool]], datetime]:
+def is_made_when_due(services: Services, plan: Plan) -> bool:
+    """Whether the runs of a rule are made at their slots, and not ahead.
+
+    What the ``apply_async`` of the task's own does is meant for the moment at which it is sent.
+    """
+    task = services.app.tasks.get(plan.signature_of(services.app).task)
+    return task is not None and has_own_apply_async(task)
+
+
+def _due_slots(
+    rule: Stored, plan: Plan, now: datetime
+) -> tuple[list[tuple[datetime, bool]], datetime]:
+    """Return the same, of a rule whose runs are made when they are due."""
+    offset = plan.offset(rule.name)
+    over = plan.timing.latest(now - offset, MOST_MISSED, rule.last)
+    wanted = MOST_MISSED if plan.missed == "all" else 1
+    since = now - SPARED if plan.missed == "none" else EPOCH
+    slots = [
+        (slot, place > len(over) - wanted and slot + offset > since)
+        for place, slot in enumerate(over, 1)
+    ]
+    following = plan.timing.next(max(now - offset, rule.last))
+    return slots, following + offset if following else now + LATER
+
+
+def _slots_of(
+    services: Services, rule: Stored, plan: Plan, now: datetime
+) -> tuple[list[tuple[datetime, bool]], datetime]:
     """Return the slots to write, each with whether it gets a run; and when to look next."""
+    return (_due_slots if is_made_when_due(services, plan) else _slots)(rule, plan, now)
+
+
+def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime, bool]], datetime]:
+    """Return the same, of a rule whose runs are made ahead."""
     offset = plan.offset(rule.name)
     over = plan.timing.latest(now - offset, MOST_MISSED, rule.last)
     coming = plan.timing.after(max(now - offset, rule.last))
@@ -114,8 +177,15 @@ def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime
     return slots, max(last + offset - AHEAD / 2, now + timedelta(seconds=1))
 
 
-def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> NewEntry:
-    """Make the entry of a run, as ``apply_async`` makes a message."""
+def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> NewEntry | None:
+    """Make the entry of a run, as ``apply_async`` makes a message.
+
+    Returns:
+        The entry; or ``None`` if the task has an ``apply_async`` of its own, and that made none.
+
+    Raises:
+        NotScheduled: there is none, although it has none of its own.
+    """
     if services.app.conf.task_always_eager:
         raise InvalidOption("task_always_eager", True, "False, as with it a task runs at once")
     when = When("at", ms_of(slot + plan.offset(rule.name)))
@@ -130,10 +200,12 @@ def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> Ne
     request = Request(when, given_out=False, writes=False)
     result = request.sent_by(signature.apply_async, **options)
     ready = request.answer.ready
-    if ready is None:
-        request.refuse_sent(result)
-        raise NotScheduled(str(getattr(result, "id", "")))
-    return ready.new
+    if ready is not None:
+        return ready.new
+    if is_made_when_due(services, plan):
+        return None
+    request.refuse_sent(result)
+    raise NotScheduled(str(getattr(result, "id", "")))
 
 
 def _late_policy(plan: Plan, signature: Signature[Any], slot: datetime) -> dict[str, Any]:
@@ -174,49 +246,56 @@ def _is_own(services: Services, rule: Stored, task: ScheduledTask) -> bool:
     return any(task.id == id_of(replace(rule, revision=each), slot, shards) for each in late)
 
 
-def write(services: Services, shard: Shard) -> float:
-    """Look at the rules of a shard; return after how many seconds to look again.
+def write_claimed(services: Services, claims: Iterable[tuple[int, str]], seconds: float) -> None:
+    """Write the runs of rules that this process has claimed, by shard, and of others."""
+    held = dict(claims)
+    for shard in services.entries.unasked_shards:
+        if shard.number in held:
+            try:
+                write(services, shard, held[shard.number], seconds)
+            except StoreError as error:
+                logger.warning("the runs of rules are not written: %s", error)
 
-    Other writers may be at work on the same rules. Each takes some of them, in an order of its own,
-    and asks again which are left, so that few are computed twice.
+
+def write(services: Services, shard: Shard, held: str = "", seconds: float = math.inf) -> float:
+    """Look at the rules of a shard, some at a time; return after how many seconds to look again.
+
+    Args:
+        services: The app's services.
+        shard: The shard.
+        held: A claim of this process, or empty.
+        seconds: After so long, leave the rest to the next call.
     """
-    now_us, look_ms, names = store.ahead(shard)
-    is_more, left = len(names) == store.MOST_AHEAD, names
-    looks: list[datetime | None] = []
-    while left:
-        left.sort(key=lambda name: crc32(name, _ORDER))
-        some = -(-len(left) // SHARE)
-        looks += _looked_at(services, shard, left[:some], from_ms(now_us // 1000))
-        del left[:some]
-        if left:
-            now_us, look_ms, names = store.ahead(shard)
-            left = [*{*left} & {*names}]
-    if is_more:
-        return 0.0
-    # Those that were looked at come again, perhaps before all others.
-    looks += [from_ms(look_ms)] if look_ms >= 0 else []
-    further = min((look for look in looks if look is not None), default=None)
-    return math.inf if further is None else max(0.0, ms_of(further) / 1000 - now_us / 1e6)
+    until = clock.monotonic() + seconds
+    while (found := store.claim(shard, held)).names:
+        for name in _looked_at(services, shard, found):
+            store.change(shard, name, "cleared", "0")  # it is no rule, or no longer
+        if clock.monotonic() >= until:
+            return 0.0
+    return found.rest
 
 
-def _looked_at(
-    services: Services, shard: Shard, names: list[bytes], now: datetime
-) -> list[datetime | None]:
-    found = store.named(shard, names)
-    for name in {*names} - {rule.name.encode() for rule in found}:  # no rule, or no longer
-        store.change(shard, name, "cleared", "0")
-    return [tried(services, shard, rule, now) for rule in found]
+def _looked_at(services: Services, shard: Shard, found: Ahead) -> set[bytes]:
+    """Look at rules; return the names of those that are none."""
+    rules = store.named(shard, found.names)
+    for rule in rules:
+        tried(services, shard, rule, from_ms(found.now_us // 1000))
+    return {*found.names} - {rule.name.encode() for rule in rules}
 
 
-def tried(services: Services, shard: Shard, rule: Stored, now: datetime) -> datetime | None:
+def tried(services: Services, shard: Shard, rule: Stored, now: datetime) -> None:
     """Look at a rule; note it if its next run cannot be made."""
     try:
-        return look_at(services, shard, rule, now)
+        look_at(services, shard, rule, now)
     except StoreError:
         raise
     except Exception as error:
-        trouble = str(error) or type(error).__name__
-        if trouble != rule.trouble:
-            logger.warning(_TROUBLE, rule.name, trouble)
-        store.fire(shard, rule, ms_of(now + LATER), [], trouble)
-        return now + LATER
+        store.fire(shard, rule, ms_of(now + LATER), [], said(rule, error))
+
+
+def said(rule: Stored, error: Exception) -> str:
+    """Return why a rule's run cannot be made; log it, if that is news."""
+    trouble = str(error) or type(error).__name__
+    if trouble[: store.LONGEST_TROUBLE] != rule.trouble:
+        logger.warning(_TROUBLE, rule.name, trouble)
+    return trouble

@@ -13,6 +13,7 @@ from celery.app.task import Task
 from ... import DelayQ
 from ...core.clock import TimeInput, from_ms
 from ...core.errors import CannotIsolate
+from ...core.leaves import ADVANCED, call
 from ...core.store import State
 from ...core.tasks.filters import OneOf
 from ...core.tasks.scheduled_task import ScheduledTask
@@ -46,8 +47,9 @@ class IsolatedDelayQ(DelayQ):
     def advance(self, by: timedelta | None = None, **units: float) -> None:
         """Let time pass at once: for the store, for ``app.now()`` and for delays from now.
 
-        A worker's scanner wakes and scans at once. If something else moved the clock, such as
-        time-machine, call ``advance()`` without arguments to wake it.
+        A worker's scanner wakes and scans at once. The next runs of rules are written, in this
+        process. If something else moved the clock, such as time-machine, call ``advance()`` without
+        arguments for the same.
 
         Args:
             by: How long.
@@ -58,6 +60,7 @@ class IsolatedDelayQ(DelayQ):
             StoreError: Redis cannot be reached.
         """
         self._clock.advance(self.services.scripts, span_of(by, units))
+        call(ADVANCED, self.app)
 
     def scheduled(
         self,

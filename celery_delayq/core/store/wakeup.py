@@ -19,6 +19,7 @@ from typing import Any
 import redis
 
 from .. import clock
+from ..hooks import Hooks
 from ..logs import logger_of
 from ..servers.connection import Connection, translated
 from ..servers.endpoint import TIMEOUT
@@ -41,9 +42,17 @@ class Wakeup:
         connection: The connection to the Redis of all shards.
         shards: Their keys; a shard's place among them is its number here.
         scanner: The scanner's name, as scripts use it.
+        hooks: Hear if a message says that a recurring rule was set or resumed.
     """
 
-    def __init__(self, connection: Connection, shards: Iterable[Keys], scanner: str) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        shards: Iterable[Keys],
+        scanner: str,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self._hooks = hooks or Hooks()
         self._source = connection
         self._keys = list(shards)
         self._herald = connection.herald()
@@ -174,6 +183,8 @@ class Wakeup:
                 kind = b""
             if kind == b"message":
                 woken.add(self._shards[rest[0]])
+                if rest[1] == b"rules":
+                    self._hooks.rules_changed()
             self._note_life()
         return woken
 

@@ -31,7 +31,7 @@ LIMITS: list[tuple[Any, str, Any]] = [
     (writing, "AHEAD", timedelta(seconds=12)),
     (writing, "MOST", 3),
     (writing, "MOST_MISSED", MOST_MISSED),
-    (writing, "_ORDER", 0),
+    (rule_store, "CLAIM_MS", 4000),
     (step, "REST", 10.0),
 ]
 
@@ -51,7 +51,7 @@ class RuleCaller:
 
     def look(self) -> float:
         """Look at all rules, as the writer's thread does; return after how many seconds again."""
-        return self._writer._look()
+        return self._writer.look()
 
     def make(self, one: Any) -> Answer:
         """Make a planned call.
@@ -150,8 +150,8 @@ CUTS: dict[str, tuple[Any, ...]] = {
     "a slot is not compared with the last one": ("if slot > rule.last then", "if true then"),
     "a rule's old runs are not cleared up": ("flag_rule(rule, 'c', true)", ""),
     "a rule writes before its old runs are cleared up": (
-        "if not rule.writes:",
-        "if {'p', 'r'} & {*rule.flags}:",
+        "if rule.is_unclear:",
+        "if 'r' in rule.flags:",
         (writing, "look_at"),
         ("string.find(rule.flags, '[pcr]')", "string.find(rule.flags, '[pr]')"),
     ),

@@ -103,5 +103,6 @@ return change(request, function(call)
     redis.call('ZADD', keys.rules_next, 0, called) -- at once, even if the clock is set back before
   end
   keep_rule(called, rule)
+  if is_given or what == 'resume' then redis.pcall('PUBLISH', keys.wake, 'rules') end
   return answer
 end)

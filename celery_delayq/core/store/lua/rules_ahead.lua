@@ -1,13 +1,28 @@
---[[ rules_ahead: the rules at which a writer has to look by now, and when it has to look at the next one.
+--[[ rules_ahead: the rules at which a writer has to look by now, and when it has to look at the next one; claim them for it.
 
 number  limit  at most so many, 1 to 1000
+number  lease  claim them for so long, ms; 0: claim none
+text    held   a claim of this writer, whose rules come first and are claimed anew; empty: it has none
 
-Returns  now, us; when to look next, ms, or -1: there are no rules; and the names, those that wait longest first
+reply   now, look, claim, names
+
+Returns  now, us; when to look next, ms, or -1: there are no rules; the claim, empty if there is none; and the names, those
+         that wait longest first
 Cost     O(log N + limit)
-Keeps    changes nothing
+Keeps    no two writers have a claim on one rule, until it lapses: other writers look at the rule then
 ]]
 local now_us = clock_us()
-local now = whole(math.floor(now_us / 1000))
-local names = redis.call('ZRANGEBYSCORE', keys.rules_next, '-inf', now, 'LIMIT', 0, limit)
-local ahead = redis.call('ZRANGEBYSCORE', keys.rules_next, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-return {now_us, ahead[2] or -1, names}
+local now, claim, names = math.floor(now_us / 1000), '', {}
+-- A claim is the time of the next look, to the microsecond, so no two are the same.
+if held ~= '' and tonumber(held) > now then
+  names = redis.call('ZRANGEBYSCORE', keys.rules_next, held, held, 'LIMIT', 0, limit)
+end
+local due = redis.call('ZRANGEBYSCORE', keys.rules_next, '-inf', whole(now), 'LIMIT', 0, limit - #names)
+for _, name in ipairs(due) do names[#names + 1] = name end
+if lease > 0 and #names > 0 then
+  claim = string.format('%.3f', now_us / 1000 + lease)
+  allow_when_full(keys.rules)
+  for _, name in ipairs(names) do redis.call('ZADD', keys.rules_next, claim, name) end
+end
+local ahead = redis.call('ZRANGEBYSCORE', keys.rules_next, '(' .. whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+return {now_us, ahead[2] or -1, claim, names}
