@@ -39,12 +39,17 @@ MOST = 60  # of these
 MOST_MISSED = 100
 AGAIN = timedelta(seconds=5)  # until a key that is held is looked at again
 LATER = timedelta(seconds=15)  # until a rule is looked at again whose next run cannot be made
+BACK = timedelta(seconds=30)  # so far ahead Redis's clock may have been; see rules_ahead.lua
 SPARED = timedelta(seconds=30)  # so late a run is not missed, as a scanner may have been restarted
 HELD, MISSED, DECLINED = "held", "missed", "declined"  # why a slot got no run
 
 _LATE = 5  # revisions that may have written what is to be cleared up
 _RUNS = UUID("5b0b3f3e-6d0f-4c55-9a0e-9a3a1f0d2c11")  # the namespace of their ids
 _TROUBLE = "rule %s: its next run cannot be made: %s"
+_REWOUND = (
+    "rule %s: Redis's clock was ahead when the rule wrote its run of %s; it goes on from now, and "
+    "may repeat runs"
+)
 
 logger = logger_of(__name__)
 
@@ -58,6 +63,9 @@ def look_at(services: Services, shard: Shard, rule: Stored, now: datetime) -> No
         store.change(shard, rule.name, "cleared", str(rule.revision))
         return
     plan = plan_of(rule)
+    if _is_too_far(rule, plan, now):
+        _rewind(shard, rule, plan)
+        return
     slots, further = _slots_of(services, rule, plan, now)
     is_held = bool(plan.key and slots and services.entries.holder(plan.key))
     offset = plan.offset(rule.name)
@@ -97,6 +105,21 @@ def _runs(
         why = MISSED if not is_wanted else HELD if is_held else DECLINED
         runs.append(Run(ms_of(slot), ms_of(slot + offset), entry, why))
     return runs, trouble
+
+
+def _rewind(shard: Shard, rule: Stored, plan: Plan) -> None:
+    if store.change(shard, rule.name, "rewind", str(rule.revision)) == "done":
+        logger.warning(_REWOUND, rule.name, rule.last + plan.offset(rule.name))
+
+
+def _is_too_far(rule: Stored, plan: Plan, now: datetime) -> bool:
+    """Whether there are slots from now on that its last slot passes, as Redis's clock was ahead."""
+    offset = plan.offset(rule.name)
+    soon = now + BACK - offset
+    if rule.last <= soon + AHEAD:
+        return False
+    following = plan.timing.next(soon)
+    return following is None or rule.last > following
 
 
 def tidy(services: Services, shard: Shard, rule: Stored) -> None:

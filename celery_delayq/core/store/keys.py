@@ -74,8 +74,8 @@ KEYS: dict[str, str] = {
     "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; "
     "settings common to all processes; format -> the newest that records may have; began -> when "
     "the shard was joined first, ms; empty, or none: unknown; turns and "
-    "recounts; tidy -> w while each entry just waits, u while nothing is paused; reshard, closed, "
-    "ended: see prelude/closed.lua",
+    "recounts; tidy -> w while each entry just waits, u while nothing is paused; rules_at -> when "
+    "a writer claimed rules last, ms; reshard, closed, ended: see prelude/closed.lua",
 }
 
 

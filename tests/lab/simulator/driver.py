@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -799,9 +799,15 @@ def seams(
         (selection, "CHUNK", 1),  # so that few tasks are several steps
         (scanner.logger, "log", _noting(failed, scanner.logger.log)),
         (batches.logger, "exception", failed),
-        (writing.logger, "warning", failed),
+        (writing.logger, "warning", partial(_unless_rewound, failed)),
         *LIMITS,
     ]
+
+
+def _unless_rewound(failed: Callable[..., None], text: str, *told: Any) -> None:
+    """Pass a warning of a writer to *failed*, unless it is about a clock that was set back."""
+    if text != writing._REWOUND:
+        failed(text, *told)
 
 
 def _noting(failed: Callable[..., None], log: Callable[..., None]) -> Callable[..., None]:

@@ -116,8 +116,11 @@ class Recurring:
             return
         if old is None or old.revision != new.revision:
             kind = _kind_of(old, new)
-            self._turned(call, name, kind)
-            if kind in ("every", "every resume"):  # its slots count from now on
+            if call.kind == "write" and kind == "rewind" and self._was_set_back:
+                call.about.add(rule_of(name))
+            else:
+                self._turned(call, name, kind)
+            if kind in ("every", "every resume", "rewind"):  # its slots count from now on
                 self._passed_ms[name] = now_ms - (old.offset_ms if old else 0)
         elif "c" in old.flags and "c" not in new.flags:
             self._cleared_ms[name] = now_ms
@@ -209,7 +212,7 @@ def _kind_of(old: RuleView | None, new: RuleView) -> str:
         return "every"
     if ("p" in old.flags) != ("p" in new.flags):
         return "every pause" if "p" in new.flags else "every resume"
-    return "every remove"
+    return "every remove" if "r" in new.flags else "rewind"
 
 
 def _next(ms: int, every_ms: int) -> int:

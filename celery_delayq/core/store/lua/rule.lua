@@ -2,9 +2,10 @@
 
 change   a call: see prelude/call.lua
 text     called  its name
-text     what    put | place | load | pause | resume | remove | move | cleared; place: put, unless there is one
+text     what    put | place | load | pause | resume | rewind | remove | move | cleared; place: put, unless there is one;
+                 rewind: go on from now, as Redis's clock was ahead when its last slot was written
 text     given   of put, place and load: fields of its row, see prelude/rules.lua; of move: the same, for another shard,
-                 where it is placed before it goes here; of cleared: the revision that was cleared up
+                 where it is placed before it goes here; of cleared and rewind: the revision that was read
 number   most    put, place and load nothing new if the shard has so many rules
 
 Returns  the answer, a text: new; changed; back, changed to what it was before by another host; same, it is set already, or
@@ -67,7 +68,7 @@ return change(request, function(call)
     rule.revision, rule.last = tonumber(row.revision) or call.now, tonumber(row.last) or call.now
     rule.since = row.since or whole(call.now)
     if what == 'load' then rule.brought = whole(call.now) end
-  elseif not rule or what == 'cleared' and whole(rule.revision) ~= given then
+  elseif not rule or (what == 'cleared' or what == 'rewind') and whole(rule.revision) ~= given then
     allow_when_full(keys.rules)
     if not rule then redis.call('ZREM', keys.rules_next, called) end
     return 'not_found'
@@ -80,10 +81,10 @@ return change(request, function(call)
     if what == 'remove' or what == 'move' then
       flag_rule(rule, 'r', true)
       rule.to = what == 'move' and given or nil
-    else
+    elseif what ~= 'rewind' then
       flag_rule(rule, 'p', what == 'pause')
     end
-    if what == 'resume' then
+    if what == 'resume' or what == 'rewind' then
       rule.last = since(call, rule)
       flag_rule(rule, 'n', true)
     end
