@@ -33,6 +33,8 @@ LONGEST_TROUBLE = 300  # characters
 _ANY = 10**9  # rules
 PAUSED, NEW = "p", "n"  # flags
 
+Claims = list[tuple[int, str, list[bytes]]]  # shard, by number; claim; rules that are skipped
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -207,12 +209,16 @@ class Ahead(NamedTuple):
         look_ms: When to look next; -1: there are no rules.
         claim: The claim on the rules that are named, or empty.
         names: The rules at which to look by now.
+        left: The rules of a claim that has ended, whose runs could not be made.
+        writers: How many writers there are, if some are left.
     """
 
     now_us: int
     look_ms: float
     claim: str
     names: list[bytes]
+    left: list[bytes]
+    writers: int
 
     @property
     def rest(self) -> float:
@@ -220,23 +226,27 @@ class Ahead(NamedTuple):
         return math.inf if self.look_ms < 0 else max(0.0, self.look_ms / 1000 - self.now_us / 1e6)
 
 
-def ahead(shard: Shard, limit: int, lease_ms: int = 0, held: str = "") -> Ahead:
-    """Return what a writer has to do, and claim it for *lease_ms*, unless that is 0."""
-    answer = shard.scripts.call("rules_ahead", limit=limit, lease=lease_ms, held=held)
-    now_us, look_ms, claim, names = answer
-    return Ahead(int(now_us), float(look_ms), claim.decode(), names)
+def ahead(shard: Shard, over: str = "", skipped: Sequence[bytes] = ()) -> Ahead:
+    """Return what a writer has to do, but for the rules *skipped*; give up its claim *over*."""
+    return _ahead(shard, limit=1, lease=0, held="", over=over, skipped=skipped)
 
 
-def claim(shard: Shard, held: str = "") -> Ahead:
-    """Claim some of the rules to look at, those of the claim *held* first.
+def claim(shard: Shard, held: str = "", skipped: Sequence[bytes] = ()) -> Ahead:
+    """Claim some of the rules to look at, but for those *skipped*; those of the claim *held* first.
 
     A claim lapses. If its process was killed, or is too slow, another one looks at the rules then.
     """
-    return ahead(shard, CLAIMED, CLAIM_MS, held)
+    options = {"held": held, "over": "", "skipped": skipped}
+    return _ahead(shard, limit=CLAIMED, lease=CLAIM_MS, **options)
+
+
+def _ahead(shard: Shard, **options: Any) -> Ahead:
+    now_us, look_ms, claim, names, left, writers = shard.scripts.call("rules_ahead", **options)
+    return Ahead(int(now_us), float(look_ms), claim.decode(), names, left, int(writers))
 
 
 def fire(
-    shard: Shard, rule: Stored, look_ms: int, runs: Sequence[Run], trouble: str = ""
+    shard: Shard, rule: Stored, look_ms: float, runs: Sequence[Run], trouble: str = ""
 ) -> list[str]:
     """Write runs of a rule; return a word for each, or the one word ``changed``."""
     flat: list[object] = []

@@ -272,7 +272,8 @@ def _rules(ready: Prepared) -> list[bytes]:
 
 
 def _claimed(ready: Prepared) -> list[bytes]:
-    answer = ready.store.scripts.call("rules_ahead", limit=5, lease=15_000, held="")
+    asked = {"held": "", "over": "", "skipped": []}
+    answer = ready.store.scripts.call("rules_ahead", limit=5, lease=15_000, **asked)
     return answer.names or [b"rule"]  # when it is taken again
 
 

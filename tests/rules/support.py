@@ -3,7 +3,7 @@
 import json
 from datetime import timedelta
 
-from celery_delayq.contrib.rules import writing
+from celery_delayq.contrib.rules import beside_scanner
 from celery_delayq.core.clock import from_ms
 from tests.app.support import redis_ms
 from tests.support.shards import each
@@ -22,8 +22,8 @@ def runs(delayq, name="r"):
 
 
 def write(delayq):
-    """Do the work of the writer in a scanner's process, for each shard."""
-    return min(writing.write(delayq.services, shard) for shard in delayq.services.entries.shards)
+    """Do the work of the writer in a scanner's process, for each shard; return its rest."""
+    return beside_scanner(delayq.app).write()
 
 
 def every(delayq, name, *plan, **options):

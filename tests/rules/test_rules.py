@@ -416,10 +416,20 @@ def test_a_process_goes_on_with_its_own_claim_unless_another_one_has_it(delayq, 
     late = store.claim(shard).claim
     wake(redis, "r")
     claim = store.claim(shard).claim
-    writing.write(delayq.services, shard, late)
+    writing.write_claimed(delayq.services, [(shard.number, late, [])])
     assert runs(delayq) == []
-    writing.write(delayq.services, shard, claim)
+    writing.write_claimed(delayq.services, [(shard.number, claim, [])])
     assert len(runs(delayq)) == 1
+
+
+def test_a_claim_is_given_up_at_once_by_a_process_that_cannot_make_the_run(app, delayq, report):
+    delayq.every("r", report.s(), DAILY)
+    app.conf.task_always_eager = True
+    write(delayq)
+    assert (runs(delayq), delayq.counts().troubled_rules) == ([], 1)
+    app.conf.task_always_eager = False
+    write(delayq)
+    assert (len(runs(delayq)), delayq.counts().troubled_rules) == (1, 0)
 
 
 def test_while_its_key_is_held_no_run_is_made(delayq, report, redis, published):

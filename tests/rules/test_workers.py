@@ -1,6 +1,7 @@
 """Real workers write and run what a rule says: each slot once, whichever of them is killed."""
 
 import json
+import time
 from collections import Counter
 from datetime import timedelta
 from itertools import pairwise, takewhile
@@ -8,7 +9,7 @@ from itertools import pairwise, takewhile
 import pytest
 
 from celery_delayq.contrib.rules import TASK
-from celery_delayq.contrib.rules.step import REST
+from celery_delayq.contrib.rules.step import REST, SKIPPED
 from celery_delayq.core.store import What
 from tests.support.waiting import eventually
 from tests.worker.conftest import make_project, patient, server
@@ -134,3 +135,22 @@ def test_a_rule_that_is_set_or_resumed_has_its_runs_at_once(project, start):
     delayq.rule("first").pause()
     delayq.rule("first").resume()
     eventually(lambda: waiting("first"), REST / 2)
+
+
+def test_a_worker_whose_pool_cannot_make_a_run_remembers_it_and_leaves_it_to_another_one(
+    project, start_worker, start
+):
+    eager = json.dumps({**project.conf, "task_always_eager": True})
+    begun = time.monotonic()
+    options = ("-P", "prefork", "-c", "1", "--max-tasks-per-child", "1")
+    failing = start_worker(TASKS, *options, env={**project.env, "DELAYQ_TEST_CONF": eager})
+    failing.wait_ready()
+    project.delayq.every("r", project.tasks["note"].s(), timedelta(days=1))
+    eventually(lambda: "task_always_eager" in project.delayq.rule("r").trouble)
+
+    start()
+
+    eventually(lambda: [*project.delayq.tasks(tag="every:r")])
+    assert project.delayq.rule("r").trouble == ""
+    tries = sum(f"{TASK}[" in line and "received" in line for line in failing.lines)
+    assert 1 <= tries <= 1 + (time.monotonic() - begun) / SKIPPED

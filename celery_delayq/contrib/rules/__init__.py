@@ -37,7 +37,7 @@ def configured(app: Any) -> None:
 def _register(app: Any) -> None:
     # With Celery's own base class: an app's may do anything. Nor has it the app's rate limit.
     @app.task(name=TASK, base=Task, shared=False, ignore_result=True, rate_limit=0)
-    def write_rules(claims: list[tuple[int, str]]) -> None:
+    def write_rules(claims: list[tuple[int, str, list[bytes]]]) -> None:
         """Write the next runs of rules that this worker has claimed."""
         from .writing import write_claimed
 

@@ -18,12 +18,11 @@ from celery.worker import state
 
 from ...core import clock
 from ...core.logs import logger_of
+from ..rule_store import Claims
 from ..waker import Waker
 from . import TASK
 
 AT_ONCE, LONGEST = 0.02, 1.0  # seconds between two looks whether a task has ended
-
-Claims = list[tuple[int, str]]  # of shards, by number
 
 logger = logger_of(__name__)
 

@@ -22,10 +22,11 @@ from ...core.services import HasServices, find
 from ...core.store.shard import Shard
 from ...core.threads import OwnThread
 from .. import rule_store as store
+from ..rule_store import Claims
 
 if TYPE_CHECKING:
     from .beat import Source
-    from .pool import Claims, Pool
+    from .pool import Pool
 
 logger = logger_of(__name__)
 
@@ -33,6 +34,10 @@ logger = logger_of(__name__)
 REST = 28.0
 SPREAD = 1.02  # by up to which factor a rest is longer, so that not all writers see a due rule
 NAMING = 120.0  # seconds between two times that it names the rules of its `beat_schedule`
+# Seconds for which a writer skips a rule whose run it could not make, for each living writer, so
+# that all of them together try as often as a single one; and at most.
+SKIPPED, LONGEST = 15.0, 300.0
+MOST_SKIPPED = 1000
 _NO_CRONSIM = "recurring rules need cronsim: pip install 'celery_delayq[rules]'"
 
 
@@ -51,6 +56,8 @@ class Writer:
         self._thread = OwnThread("delayq-rules", self._run, self._stopping)
         self._source: Source | None = None
         self._name_at = -math.inf
+        self._claims: Claims = []  # of rules whose runs are being written
+        self._skipped: dict[tuple[int, bytes], float] = {}  # shard, rule -> until when
         self._has_rules = self._warned = False
 
     def start(self) -> None:
@@ -78,30 +85,47 @@ class Writer:
 
     def write(self) -> float:
         """Write the runs of each shard's rules, or let the pool do so; return the same."""
-        rests, claims = [math.inf], list[tuple[int, str]]()
-        for shard in self._services.entries.unasked_shards:
-            try:
-                rests.append(self._write_on(shard, claims))
-            except StoreError as error:
-                logger.warning("rules are not looked at: %s", error)
-        self._has_rules = min(rests) < math.inf
-        if claims and self._pool is not None:
-            self._pool.write(claims)
-            return self._pool.rest()
-        return min(REST, *rests)
-
-    def _write_on(self, shard: Shard, claims: Claims) -> float:
-        """Write the runs on a shard, or claim some; return the same, or infinity without rules."""
-        found = store.ahead(shard, 1)
-        if found.names and not self._has_cronsim():
-            return REST
-        if found.names and self._pool is None:
+        rest = self._claim()
+        while self._claims and self._pool is None:
             from . import writing
 
-            return writing.write(self._services, shard)
-        if found.names:
-            found = store.claim(shard)
-            claims += [(shard.number, found.claim)] if found.claim else []
+            writing.write_claimed(self._services, self._claims)
+            rest = self._claim()
+        if self._claims and self._pool is not None:
+            self._pool.write(self._claims)
+            return self._pool.rest()
+        return rest
+
+    def _claim(self) -> float:
+        """Claim rules of each shard in place of those claimed before; return the same."""
+        over = {number: claim for number, claim, _ in self._claims}
+        self._claims, rests, now = [], [math.inf], clock.monotonic()
+        self._skipped = {rule: until for rule, until in self._skipped.items() if until > now}
+        for shard in self._services.entries.unasked_shards:
+            try:
+                rests.append(self._claim_on(shard, over.get(shard.number, "")))
+            except StoreError as error:
+                logger.warning("rules are not looked at: %s", error)
+        self._has_rules = bool(self._skipped) or min(rests) < math.inf
+        return min(REST, *rests, *(until - now for until in self._skipped.values()))
+
+    def _claim_on(self, shard: Shard, over: str) -> float:
+        """Claim rules of a shard; return the same, or infinity without rules.
+
+        Rules that still have the claim *over* are left to other writers: they may have other code.
+        """
+        skipped = [name for number, name in self._skipped if number == shard.number]
+        found = store.ahead(shard, over, skipped[-MOST_SKIPPED:])
+        skipped += found.left
+        until = clock.monotonic() + min(LONGEST, SKIPPED * max(1, found.writers))
+        self._skipped |= {(shard.number, name): until for name in found.left}
+        if not found.names:
+            return found.rest
+        if len(skipped) >= MOST_SKIPPED or not self._has_cronsim():
+            return REST
+        found = store.claim(shard, skipped=skipped)
+        skipped = [name for name in skipped if name not in found.names]  # of these, it was changed
+        self._claims += [(shard.number, found.claim, skipped)] if found.claim else []
         return found.rest
 
     def _name(self) -> None:

@@ -3,7 +3,8 @@
 the rules to look at --claim--> the slots after the last one --apply_async--> entries --> fire.lua
 
 A claim lapses. If its process is killed, or too slow, another one looks at the rule then: it may
-make a run a second time, of which one is written.
+make a run a second time, of which one is written. If a run cannot be made, the process may have
+other code than the rule wants: its writer gives up the claim, and other writers try.
 """
 
 from __future__ import annotations
@@ -31,21 +32,22 @@ from ...core.store.keys import shard_of
 from ...core.store.shard import Shard
 from ...core.tasks.scheduled_task import ScheduledTask
 from .. import rule_store as store
-from ..rule_store import Ahead, Run, Stored, ms_of, tag_of
+from ..rule_store import Claims, Run, Stored, ms_of, tag_of
 from .rule import Plan, has_own_apply_async, plan_of
 
 AHEAD = timedelta(seconds=60)  # the runs of so long are written, but the next one in any case
 MOST = 60  # of these
 MOST_MISSED = 100
 AGAIN = timedelta(seconds=5)  # until a key that is held is looked at again
-LATER = timedelta(seconds=15)  # until a rule is looked at again whose next run cannot be made
+LATER = timedelta(seconds=15)  # until a rule is looked at again that has no next slot
 BACK = timedelta(seconds=30)  # so far ahead Redis's clock may have been; see rules_ahead.lua
 SPARED = timedelta(seconds=30)  # so late a run is not missed, as a scanner may have been restarted
 HELD, MISSED, DECLINED = "held", "missed", "declined"  # why a slot got no run
 
 _LATE = 5  # revisions that may have written what is to be cleared up
 _RUNS = UUID("5b0b3f3e-6d0f-4c55-9a0e-9a3a1f0d2c11")  # the namespace of their ids
-_TROUBLE = "rule %s: its next run cannot be made: %s"
+_TROUBLE = "rule %s: its next run cannot be made by this process: %s"
+_UNWRITTEN = "the runs of rules are not written: %s"
 _REWOUND = (
     "rule %s: Redis's clock was ahead when the rule wrote its run of %s; it goes on from now, and "
     "may repeat runs"
@@ -89,7 +91,7 @@ def _runs(
     *,
     is_held: bool,
 ) -> tuple[list[Run], str]:
-    """Make the runs of slots; return them, and what an ``apply_async`` raised at a slot."""
+    """Make the runs of slots; return them, and what a task's own ``apply_async`` raised."""
     runs, trouble, offset = list[Run](), "", plan.offset(rule.name)
     for slot, is_wanted in slots:
         entry = None
@@ -99,7 +101,8 @@ def _runs(
             except StoreError:
                 raise
             except Exception as error:
-                if not is_made_when_due(services, plan):
+                # A TypeError is of arguments that the task takes in other code, perhaps.
+                if isinstance(error, TypeError) or not is_made_when_due(services, plan):
                     raise
                 trouble = said(rule, error)
         why = MISSED if not is_wanted else HELD if is_held else DECLINED
@@ -269,51 +272,38 @@ def _is_own(services: Services, rule: Stored, task: ScheduledTask) -> bool:
     return any(task.id == id_of(replace(rule, revision=each), slot, shards) for each in late)
 
 
-def write_claimed(services: Services, claims: Iterable[tuple[int, str]], seconds: float) -> None:
-    """Write the runs of rules that this process has claimed, by shard, and of others."""
-    held = dict(claims)
-    for shard in services.entries.unasked_shards:
-        if shard.number in held:
-            try:
-                write(services, shard, held[shard.number], seconds)
-            except StoreError as error:
-                logger.warning("the runs of rules are not written: %s", error)
+def write_claimed(services: Services, claims: Claims, seconds: float = math.inf) -> None:
+    """Write the runs of rules that a writer has claimed, and of others."""
+    shards = services.entries.unasked_shards
+    for number, held, skipped in claims:
+        try:
+            _write(services, shards[number], held, skipped, seconds)
+        except StoreError as error:
+            logger.warning(_UNWRITTEN, error)
 
 
-def write(services: Services, shard: Shard, held: str = "", seconds: float = math.inf) -> float:
-    """Look at the rules of a shard, some at a time; return after how many seconds to look again.
+def _write(
+    services: Services, shard: Shard, held: str, skipped: Sequence[bytes], seconds: float
+) -> None:
+    """Look at the rules of a shard, some at a time, first at those of the claim *held*.
 
-    Args:
-        services: The app's services.
-        shard: The shard.
-        held: A claim of this process, or empty.
-        seconds: After so long, leave the rest to the next call.
+    A rule whose next run cannot be made gets that claim, so that the writer finds it.
     """
-    until = clock.monotonic() + seconds
-    while (found := store.claim(shard, held)).names:
-        for name in _looked_at(services, shard, found):
+    until, left = clock.monotonic() + seconds, [*skipped]
+    while (found := store.claim(shard, held, left)).names:
+        rules = store.named(shard, found.names)
+        for rule in rules:
+            try:
+                look_at(services, shard, rule, from_ms(found.now_us // 1000))
+            except StoreError:
+                raise
+            except Exception as error:
+                store.fire(shard, rule, float(held), [], said(rule, error))
+                left.append(rule.name.encode())
+        for name in {*found.names} - {rule.name.encode() for rule in rules}:
             store.change(shard, name, "cleared", "0")  # it is no rule, or no longer
         if clock.monotonic() >= until:
-            return 0.0
-    return found.rest
-
-
-def _looked_at(services: Services, shard: Shard, found: Ahead) -> set[bytes]:
-    """Look at rules; return the names of those that are none."""
-    rules = store.named(shard, found.names)
-    for rule in rules:
-        tried(services, shard, rule, from_ms(found.now_us // 1000))
-    return {*found.names} - {rule.name.encode() for rule in rules}
-
-
-def tried(services: Services, shard: Shard, rule: Stored, now: datetime) -> None:
-    """Look at a rule; note it if its next run cannot be made."""
-    try:
-        look_at(services, shard, rule, now)
-    except StoreError:
-        raise
-    except Exception as error:
-        store.fire(shard, rule, ms_of(now + LATER), [], said(rule, error))
+            return
 
 
 def said(rule: Stored, error: Exception) -> str:

@@ -799,14 +799,14 @@ def seams(
         (selection, "CHUNK", 1),  # so that few tasks are several steps
         (scanner.logger, "log", _noting(failed, scanner.logger.log)),
         (batches.logger, "exception", failed),
-        (writing.logger, "warning", partial(_unless_rewound, failed)),
+        (writing.logger, "warning", partial(_unless_outside, failed)),
         *LIMITS,
     ]
 
 
-def _unless_rewound(failed: Callable[..., None], text: str, *told: Any) -> None:
-    """Pass a warning of a writer to *failed*, unless it is about a clock that was set back."""
-    if text != writing._REWOUND:
+def _unless_outside(failed: Callable[..., None], text: str, *told: Any) -> None:
+    """Pass a warning of a writer to *failed*, unless the clock or the network is its cause."""
+    if text not in (writing._REWOUND, writing._UNWRITTEN):
         failed(text, *told)
 
 

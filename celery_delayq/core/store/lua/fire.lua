@@ -3,9 +3,10 @@
 change   a call: see prelude/call.lua
 text     called    the rule
 number   revision  that its slots were computed for
-number   look      when to look at it next, ms
+number   look      when to look at it next, ms; or a claim, as its next run cannot be made by this process
 text     trouble   why its next run cannot be made; empty: it could be, or is written
-rows...  runs      of each run, one after the other, in the order of their slots; none: only `look` changes:
+rows...  runs      of each run, one after the other, in the order of their slots; none: only `look` changes, and the trouble,
+                   which counts if as many attempts failed in a row as there are live scanners
          slot         ms
          id           the task's id; empty: it was missed, and is left out
          due          its due time, ms
@@ -49,10 +50,15 @@ return change(request, function(call)
     end
     words[at] = word
   end
-  redis.call('ZADD', keys.rules_next, whole(look), called)
+  redis.call('ZADD', keys.rules_next, string.format('%.3f', look), called)
+  local is_failed = trouble ~= '' and #runs == 0
+  rule.failed = is_failed and (rule.failed or 0) + 1 or nil
   keep_rule(called, rule)
   if trouble ~= '' then
-    redis.call('HSET', keys.rules_trouble, called, whole(call.now) .. ' ' .. trouble)
+    -- A process with other code may make it.
+    if not is_failed or rule.failed >= redis.call('ZCOUNT', keys.scanners, whole(call.now), '+inf') then
+      redis.call('HSET', keys.rules_trouble, called, whole(call.now) .. ' ' .. trouble)
+    end
   else
     redis.call('HDEL', keys.rules_trouble, called)
   end

@@ -93,6 +93,7 @@ return change(request, function(call)
   end
   if not is_given then allow_when_full(keys.rules) end
   redis.call('HDEL', keys.rules_trouble, called)
+  rule.failed = nil
   if answer == 'removed' then
     redis.call('HDEL', keys.rules, called)
     redis.call('ZREM', keys.rules_next, called)
