@@ -3,11 +3,12 @@
 from datetime import timedelta
 from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
 from celery_delayq.contrib.rules import beside_scanner
-from celery_delayq.contrib.rules.step import SKIPPED
+from celery_delayq.contrib.rules.step import GIVEN_WAY, SKIPPED, Writer
 from celery_delayq.contrib.testing import isolated
 from celery_delayq.contrib.testing.moved import clock_key
 from celery_delayq.core import clock
@@ -143,3 +144,27 @@ def test_the_other_writers_are_woken(delayq, report, process, redis):
         process()()
         assert eventually(heard.get_message)["type"] == "subscribe"
         eventually(lambda: (heard.get_message() or {}).get("data") == b"rules")
+
+
+@pytest.fixture
+def busy():
+    """A worker's pool in which all processes run tasks; and the claims that it got."""
+    got = []
+    return SimpleNamespace(is_busy=True, got=got, rest=lambda: 0.0, write=got.append)
+
+
+def test_a_worker_whose_pool_is_busy_lets_others_claim_first(delayq, report, process, busy):
+    writer = Writer(delayq, busy)
+    delayq.every("r", report.s(7), FIVE_MINUTES)
+    assert (writer.look(), busy.got) == (GIVEN_WAY, [])
+    process(report)()
+    writer.look()
+    assert (busy.got, delayq.counts().scheduled) == ([], 1)
+
+
+def test_a_busy_worker_claims_a_rule_that_no_other_one_has_claimed_meanwhile(delayq, report, busy):
+    writer = Writer(delayq, busy)
+    delayq.every("r", report.s(7), FIVE_MINUTES)
+    for _ in range(2):
+        writer.look()
+    assert len(busy.got) == 1

@@ -18,7 +18,7 @@ from tests.worker.project import TASKS
 __all__ = ["make_project", "patient", "server"]
 
 SECOND = timedelta(seconds=1)
-PUBLISHED, RAN = "published", "ran"  # see tests/rules/told.py
+PUBLISHED, RAN, IMPORTED = "published", "ran", "imported"  # see tests/rules/told.py
 
 
 @pytest.fixture
@@ -154,3 +154,15 @@ def test_a_worker_whose_pool_cannot_make_a_run_remembers_it_and_leaves_it_to_ano
     assert project.delayq.rule("r").trouble == ""
     tries = sum(f"{TASK}[" in line and "received" in line for line in failing.lines)
     assert 1 <= tries <= 1 + (time.monotonic() - begun) / SKIPPED
+
+
+def test_a_worker_without_rules_runs_no_task_of_theirs_and_imports_nothing_that_writes_them(
+    project, in_pool, noted
+):
+    in_pool("-P", "threads", published=0).stop()
+    assert noted(RAN) == noted(PUBLISHED) == []
+    [imported] = noted(IMPORTED)
+    writes = {
+        f"celery_delayq.contrib.rules.{name}" for name in ("writing", "timing", "rule", "beat")
+    }
+    assert {*imported["names"]} & {"cronsim", *writes} == set()

@@ -2,16 +2,17 @@
 
 import json
 import os
+import sys
 import threading
 
-from celery.signals import before_task_publish, task_prerun
+from celery.signals import before_task_publish, task_prerun, worker_shutdown
 
 from tests.worker.jobs import evidence
 from tests.worker.tasks import app
 
 __all__ = ["app"]
 
-PUBLISHED, RAN = "published", "ran"
+PUBLISHED, RAN, IMPORTED = "published", "ran", "imported"
 
 
 def noted(key, **facts):
@@ -27,3 +28,8 @@ def published(headers, **_):
 @task_prerun.connect(weak=False)
 def ran(task, **_):
     noted(RAN, task=task.name)
+
+
+@worker_shutdown.connect(weak=False)
+def ended(**_):
+    noted(IMPORTED, names=[name for name in sys.modules if "rules" in name or "cronsim" in name])

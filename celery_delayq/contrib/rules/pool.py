@@ -41,6 +41,11 @@ class Pool:
         self._began = 0.0
         self._waker = Waker(self._send)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether each of its processes or threads runs a task."""
+        return bool(len(state.active_requests) >= self._worker.pool.num_processes)
+
     def rest(self) -> float:
         """Return after how many seconds to ask again; 0: the pool can take a task now.
 

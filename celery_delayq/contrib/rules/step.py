@@ -38,6 +38,7 @@ NAMING = 120.0  # seconds between two times that it names the rules of its `beat
 # that all of them together try as often as a single one; and at most.
 SKIPPED, LONGEST = 15.0, 300.0
 MOST_SKIPPED = 1000
+GIVEN_WAY = 2.0  # seconds for which a worker whose pool is busy lets others claim first
 _NO_CRONSIM = "recurring rules need cronsim: pip install 'celery_delayq[rules]'"
 
 
@@ -58,6 +59,7 @@ class Writer:
         self._name_at = -math.inf
         self._claims: Claims = []  # of rules whose runs are being written
         self._skipped: dict[tuple[int, bytes], float] = {}  # shard, rule -> until when
+        self._gave_way = set[int]()  # shards
         self._has_rules = self._warned = False
 
     def start(self) -> None:
@@ -120,9 +122,14 @@ class Writer:
         until = clock.monotonic() + min(LONGEST, SKIPPED * max(1, found.writers))
         self._skipped |= {(shard.number, name): until for name in found.left}
         if not found.names:
+            self._gave_way.discard(shard.number)
             return found.rest
+        if self._pool is not None and self._pool.is_busy and shard.number not in self._gave_way:
+            self._gave_way.add(shard.number)
+            return GIVEN_WAY
         if len(skipped) >= MOST_SKIPPED or not self._has_cronsim():
             return REST
+        self._gave_way.discard(shard.number)
         found = store.claim(shard, skipped=skipped)
         skipped = [name for name in skipped if name not in found.names]  # of these, it was changed
         self._claims += [(shard.number, found.claim, skipped)] if found.claim else []
