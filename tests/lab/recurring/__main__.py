@@ -4,7 +4,7 @@ import signal
 import sys
 from importlib import import_module
 
-NAMES = ("kills", "beside", "load", "rest")
+NAMES = ("kills", "beside", "load", "rest", "django")
 
 
 def main() -> int:
