@@ -38,7 +38,7 @@ def rules(delayq, report):
     """Rules of each kind, with their next runs."""
     for name, schedule in SCHEDULES.items():
         delayq.every(name, report.s(), schedule)
-    delayq.every("key", report.s().set(delayq_key="k"), 3 * SECOND)
+    delayq.every("key", report.s().set(delayq_key="k"), HOUR / 3)
     write(delayq)
     return [*SCHEDULES, "key"]
 
