@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from ..core.services import Services
 from ..core.store import NewEntry
 from ..core.store.entries import Entries
 from ..core.store.keys import shard_of
+from ..core.store.record import FORMAT
 from ..core.store.shard import Shard
 from ..core.store.values import time_in
 from ..core.tasks.changing import cancel
@@ -32,6 +34,7 @@ MOST_RULES = 100_000
 LONGEST_TROUBLE = 300  # characters
 _ANY = 10**9  # rules
 PAUSED, NEW = "p", "n"  # flags
+_FORMAT = re.compile(r"\[([1-9]),")  # begins a plan
 
 Claims = list[tuple[int, str, list[bytes]]]  # shard, by number; claim; rules that are skipped
 
@@ -105,6 +108,11 @@ class Stored:
         return bool({"c", "r"} & {*self.flags})
 
     @property
+    def newer(self) -> str:
+        """Why only a later release can write its runs; empty if this one can."""
+        return newer(str(self.row["plan"]))
+
+    @property
     def is_new(self) -> bool:
         """Whether it has written nothing since it was set or resumed."""
         return NEW in self.flags
@@ -124,6 +132,14 @@ class Run:
     due: int
     entry: NewEntry | None
     why: str = ""
+
+
+def newer(plan: str) -> str:
+    """Return why only a later release can read a plan; empty if this one can."""
+    found = _FORMAT.match(plan)
+    if found is None or found[1] <= FORMAT:
+        return ""
+    return f"it has format {found[1]}, and this release reads formats up to {FORMAT}"
 
 
 def tag_of(name: str) -> str:
@@ -170,7 +186,10 @@ def named(shard: Shard, names: Sequence[bytes]) -> list[Stored]:
 
 
 def troubled(entries: Entries, count: int) -> list[Stored]:
-    """Return some rules whose next run cannot be made, up to *count* of each shard."""
+    """Return some rules whose next run cannot be made, or that wait for a writer that reads them.
+
+    Of each of both kinds, up to *count* of each shard.
+    """
     answers = (
         (shard, shard.scripts.call("rules", cursor="trouble", count=count, names=[]))
         for shard in entries.shards

@@ -40,7 +40,8 @@ _TO_THEIRS = "if these are two brokers, tasks of this app go to theirs"
 _MIXED = "tasks of this app reach its queues, but both apps list and cancel each other's tasks"
 _RULE_LATE = (
     "a recurring rule should have written its next run {} ago: no process writes the runs of "
-    "rules; start a worker that has celery_delayq[rules]"
+    "rules, or none that reads the format of this one; start a worker of your newest release that "
+    "has celery_delayq[rules]"
 )
 _TROUBLED = (
     "the next run of {} cannot be made; celery -A proj delayq rules list says why; mend, pause or "

@@ -22,8 +22,8 @@ OTHER_SCRIPTS: Changes = {
         ),
     }
 }
-#: It reads records of format 2 as well, and writes them if the store may have them: their
-#: messages stand backwards, behind another letter.
+#: It reads records and rules of format 2 as well, and writes them if the store may have them:
+#: messages stand backwards, behind another letter, and plans behind another number.
 OTHER_RECORDS: Changes = {
     "core/store/lua/prelude/record.lua": {
         "local FORMAT = '1'": "local FORMAT = '2'",
@@ -53,6 +53,20 @@ local function message_of(record, header_end, id, line, last)
   local at
   if sub(record, 1, 1) == '2' then record = turned(record, header_end) end
 """,
+    },
+    "core/store/lua/rule.lua": {
+        "  local row = is_given and cjson.decode(given)\n": """\
+  local row = is_given and cjson.decode(given)
+  if row and sub(row.plan, 1, 3) == '[1,' and redis.call('HGET', keys.meta, 'format') == '2' then
+    row.plan = '[2,' .. string.reverse(sub(row.plan, 4))
+  end
+""",
+    },
+    "contrib/rules/rule.py": {
+        "        made, signature, timing": """\
+        if text.startswith("[2,"):
+            text = "[1," + text[3:][::-1]
+        made, signature, timing""",
     },
     "core/store/record.py": {
         'FORMAT = "1"': 'FORMAT = "2"',

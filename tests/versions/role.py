@@ -2,7 +2,8 @@
 
 role.py FOLDER URL told [["cancel", "a"], ...]    prints what came of each, as JSON
 role.py FOLDER URL caller NAME COUNT              schedules, moves, cancels; prints the last
-role.py FOLDER URL scanner                        hands over until it is ended
+role.py FOLDER URL scanner                        hands over, and writes the runs of rules, until
+                                                  it is ended
 role.py FOLDER URL stream NAME RATE SECONDS       schedules so many a second
 role.py FOLDER URL bulk NAME COUNT FIRST LAST     schedules so many, due between two times
 """
@@ -22,6 +23,8 @@ from celery import Celery, group
 import celery_delayq
 from celery_delayq import DelayQ, DelayQError
 from celery_delayq.contrib.care.upgrading import upgrade
+from celery_delayq.contrib.rules import beside_scanner
+from celery_delayq.contrib.rules.writing import write
 from celery_delayq.errors import UnreadableRecord
 
 LONGEST = 2.0  # seconds until a caller's tasks are due
@@ -46,6 +49,14 @@ def told(app: Celery, steps: str) -> None:
                 came = group([part]).delay_until(when).id
             elif name == "tags":
                 came = app.delayq.get(*words).tags
+            elif name == "every":
+                rule, seconds, *key = words
+                made = app.signature(rule, options=dict(zip(("delayq_key",), key, strict=False)))
+                came = app.delayq.every(rule, made, seconds).schedule
+            elif name == "write":
+                came = [
+                    write(app.delayq.services, one) for one in app.delayq.services.entries.shards
+                ]
             elif name == "upgrade":
                 came = upgrade(app.delayq.services)
             elif name == "release":
@@ -100,11 +111,13 @@ def bulk(app: Celery, name: str, count: str, first: str, last: str) -> None:
 
 
 def scanner(app: Celery) -> None:
-    scanner = app.delayq.scanner()
+    scanner, writer = app.delayq.scanner(), beside_scanner(app)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     scanner.start()
+    writer.start()
     print("scanning", flush=True)
     signal.sigwait({signal.SIGTERM})
+    writer.stop()
     scanner.stop()
 
 

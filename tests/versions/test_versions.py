@@ -12,11 +12,13 @@ from threading import Event
 import pytest
 
 from celery_delayq import DelayQ, Outcome
+from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.care.upgrading import format_of, upgrade
 from celery_delayq.contrib.care.upgrading import formats as formats_of
+from celery_delayq.contrib.rules import face, writing
 from celery_delayq.core.store import scripts
 from celery_delayq.core.store.scripts import load
-from celery_delayq.errors import UnreadableRecord
+from celery_delayq.errors import InvalidOption, UnreadableRecord
 from tests.app.support import FAR, LONG_AGO
 from tests.app.test_canvas_launch import run_message
 from tests.support.process import ChildProcess
@@ -25,6 +27,7 @@ from tests.versions import copies
 
 COUNT = 300  # tasks that each caller schedules
 RECORDS = "{delayq:0}:records"
+RULES, RULES_NEXT = "{delayq:0}:rules", "{delayq:0}:rules_next"
 SECOND_OF_TWO = "{delayq:2.1.1}:meta"
 SHOP = """\
 from celery import Celery
@@ -185,14 +188,14 @@ def test_a_format_is_not_raised_while_a_scanner_cannot_read_it(
 
     status, says = command(new, "upgrade")
     assert status == 1
-    assert says.startswith("records keep format 1: 1 scanner cannot read 2: ")
+    assert says.startswith("tasks and rules keep format 1: 1 scanner cannot read 2: ")
     assert told(new, ["schedule", "a", FAR]) == ["a"]
     assert scanner.stop(SIGTERM, ALLOWED) == 0
     status, asks = command(new, "upgrade")
     assert status == 1
-    assert "store tasks in format 2 from now on? There is no terminal to confirm" in asks
+    assert "store tasks and rules in format 2 from now on? There is no terminal to confirm" in asks
     assert format_of(delayq.services.scripts) == "1"
-    raised = (0, "records may have format 2, the newest that this release knows")
+    raised = (0, "tasks and rules may have format 2, the newest that this release knows")
     assert command(new, "upgrade", "--yes") == raised
     # Nor lowered.
     assert upgrade(delayq.services) == "2"
@@ -221,16 +224,14 @@ def test_doctor_says_that_a_format_can_be_raised_and_then_that_it_is(versions, c
     command(new, "upgrade", "--yes")
     (after,) = line()
 
-    assert "records have format 1, and each scanner reads 2" in before
-    assert "records have format 2, and each scanner reads it" in after
+    assert "tasks and rules have format 1, and each scanner reads 2" in before
+    assert "tasks and rules have format 2, and each scanner reads it" in after
 
 
 def test_a_scanner_that_is_too_old_says_so(new, start, delayq):
     scanner = start(None, "scanner")
 
-    scanner.wait_log(
-        "may have records of format 2, and this release reads formats up to 1", ALLOWED
-    )
+    scanner.wait_log("may have format 2, and this release reads formats up to 1", ALLOWED)
 
     def says():
         return [line.found for line in formats_of(delayq.services) if line.level != "ok"]
@@ -453,3 +454,169 @@ def test_a_scanner_of_another_layout_hands_nothing_over(versions, start, delayq,
     scanner.wait_log("the store has layout '1', this process '2'", ALLOWED)
     assert contents(redis) == before
     assert delayq.hand_over() == 1
+
+
+YEAR = 365 * 86_400
+TROUBLE = "it has format 2, and this release reads formats up to 1"
+
+
+@pytest.fixture
+def theirs(new, told):
+    """A later release, which has set two rules of its format."""
+    told(new, *(["every", name, YEAR] for name in ("r", "other")), ["write"])
+    return new
+
+
+def write(delayq):
+    """Let this release's writer look, and look again; return after how many seconds it rests."""
+    shards = delayq.services.entries.shards
+    return [writing.write(delayq.services, shard) for _ in range(3) for shard in shards][-1]
+
+
+def change(delayq, *steps, rules=("r", "other")):
+    """Change the rules of the later release with this one; return whether it could."""
+    return all(face.change(delayq.services, rule, step) for rule in rules for step in steps)
+
+
+def waiting(delayq, *rules):
+    return [delayq.select(tag=f"every:{rule}").count() for rule in rules or ("r", "other")]
+
+
+def test_a_writer_leaves_a_rule_of_a_later_release_to_one_that_reads_it(theirs, told, delayq):
+    assert change(delayq, "pause", "resume")  # so each lacks its next run
+    delayq.every("ours", delayq.app.signature("ours"), YEAR)
+
+    assert write(delayq) > 0  # it does not look at theirs again and again
+
+    assert (waiting(delayq), waiting(delayq, "ours")) == ([0, 0], [1])
+    assert delayq.counts().troubled_rules == 0
+    told(theirs, ["write"])
+    assert waiting(delayq) == [1, 1]
+
+
+def test_rules_of_a_later_release_hold_up_none_of_this_one(theirs, start, delayq):
+    assert change(delayq, "pause", "resume")
+    delayq.every("the last", delayq.app.signature("t"), YEAR)
+    delayq.select(tag="every:the last").cancel()
+    for step in ("pause", "resume"):  # without the look that follows: all three are due now
+        rule_store.change(delayq.services.entries.shards[0], "the last", step)
+
+    scanner = start(None, "scanner")
+
+    # A writer that were content with what it met first would rest half a minute after each.
+    eventually(lambda: waiting(delayq, "the last") == [1])
+    assert waiting(delayq) == [0, 0]
+    assert scanner.stop(SIGTERM, ALLOWED) == 0
+
+
+def test_this_release_pauses_resumes_and_removes_a_rule_of_a_later_one(theirs, told, delayq):
+    assert waiting(delayq) == [1, 1]
+
+    assert change(delayq, "pause")
+    told(theirs, ["write"])
+    assert waiting(delayq) == [0, 0]
+    assert change(delayq, "resume", rules=["r"])
+    assert change(delayq, "remove", rules=["other"])
+    told(theirs, ["write"])
+
+    assert waiting(delayq) == [1, 0]
+    assert delayq.counts().rules == 1
+
+
+def test_this_release_names_the_rules_of_a_later_one_and_says_why(theirs, command, delayq):
+    status, said = command(None, "rules", "list", "--json")
+
+    assert (status, delayq.rules()) == (0, [])
+    assert said.splitlines() == [
+        f"rule {name} cannot be read: {TROUBLE}" for name in ("other", "r")
+    ]
+    with pytest.raises(InvalidOption, match="that this version can read"):
+        delayq.rule("r")
+
+
+def test_a_rule_that_no_living_writer_reads_is_late(theirs, command, delayq, redis):
+    change(delayq, "pause", "resume")
+    write(delayq)
+    assert not [one for one in delayq.health() if "rule" in one]
+    for name, aside in redis.zrange(RULES_NEXT, 0, -1, withscores=True):
+        redis.zadd(RULES_NEXT, {name: aside - 100_000})
+
+    (late,) = [one for one in delayq.health() if "rule" in one]
+
+    assert late.startswith("a recurring rule should have written its next run 1 min 4")
+    assert f"r: {TROUBLE}" in command(None, "doctor")[1]
+
+
+def test_what_this_release_says_again_leaves_a_rule_of_a_later_one(theirs, delayq, redis):
+    before = redis.hgetall(RULES)
+
+    rule = delayq.every("r", delayq.app.signature("r"), YEAR)
+
+    assert (rule.name, rule.schedule) == ("r", f"every {YEAR} s")
+    assert (redis.hgetall(RULES), waiting(delayq)) == (before, [1, 1])
+
+
+def test_another_rule_of_this_release_takes_the_place_of_one_of_a_later(theirs, delayq):
+    rule = delayq.every("r", delayq.app.signature("r", (1,)), YEAR, replace=True)
+    write(delayq)
+
+    assert delayq.rule("r").digest == rule.digest
+    assert [task.args for task in delayq.select(tag="every:r")] == [(1,)]
+    assert waiting(delayq, "other") == [1]
+
+
+def test_a_dump_of_rules_that_only_a_later_release_reads_ends_with_1_and_that_one_loads_them(
+    theirs, told, command, delayq, redis
+):
+    delayq.select(all=True).cancel()
+
+    status, printed = command(None, "dump")
+
+    lines = [json.loads(line) for line in printed.splitlines()]
+    assert (status, [line["kind"] for line in lines]) == (1, ["dump", "rule", "rule", "end"])
+    refused = [str(error) for error in delayq.load(lines, dry_run=True).refused]
+    why = f"was not loaded: the rule cannot be read: {TROUBLE}"
+    assert sorted(refused) == [f"task 'other' {why}", f"task 'r' {why}"]
+    redis.flushall()
+    told(theirs, ["load", lines])
+    assert redis.hlen(RULES) == 2
+    assert not redis.exists(RECORDS)
+    loaded = told(theirs, ["rules"])
+    assert len(loaded[0]) == 2
+
+
+def test_a_dump_of_tasks_that_only_a_later_release_reads_ends_with_1(new, told, command):
+    told(new, ["schedule", "a", FAR])
+    assert command(None, "dump")[0] == 1
+    assert command(new, "dump")[0] == 0
+
+
+# Each of these rules has one run at a time, so its writers look at it each second.
+def test_in_a_roll_out_rules_of_both_formats_go_on_and_each_slot_runs_once(
+    versions, start, told, delayq, redis
+):
+    def scanner(folder):
+        started = start(folder, "scanner")
+        started.wait_log("scanning", ALLOWED)
+        return started
+
+    def ran(rule):
+        messages = [json.loads(one)["headers"] for one in redis.lrange("celery", 0, -1)]
+        return [headers["id"] for headers in messages if headers["task"] == rule]
+
+    new = versions["records"]
+    told(None, ["every", "ours", 1, "key"])
+    old_scanner, new_scanner = scanner(None), scanner(new)
+    eventually(lambda: len(ran("ours")) > 1)
+    assert old_scanner.stop(SIGTERM, ALLOWED) == 0
+    told(new, ["upgrade"], ["every", "theirs", 1, "another key"])
+    # One of the older release that comes late.
+    late_scanner = scanner(None)
+    before = len(ran("ours")), len(ran("theirs"))
+    eventually(lambda: len(ran("ours")) > before[0] + 2 and len(ran("theirs")) > before[1] + 2)
+
+    for one in (late_scanner, new_scanner):
+        assert one.stop(SIGTERM, ALLOWED) == 0
+    assert max(Counter(ran("ours") + ran("theirs")).values()) == 1
+    assert delayq.counts().troubled_rules == 0
+    assert not [*delayq.check()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -17,14 +18,20 @@ from ...operations.cli.common import ErrorSentences, delayq_of, examples
 from ...operations.cli.looks import CeleryCommand, CeleryOption
 from ...operations.cli.progress import counting
 from ...operations.cli.screen import Line, Screen
+from .. import rule_store
 from .dumping import dump as dump_of
 from .dumping import wait_for_leases
-from .lines import DUMP, END, text_of
+from .lines import DUMP, END, RULE, UNREADABLE, text_of
 from .loading import Loaded, steps
 
 _AGAIN = "run the same command to continue"
 _NOT_ASKED = "ids and keys were not compared with the tasks in this store"
 _MOVING = "this store is not paused: tasks that come or go now may or may not be in the dump"
+_UNREAD = {
+    UNREADABLE: "{} unreadable, dumped as stored, and no load restores that; dump with the newest "
+    "release that uses this store, and run check for details",
+    RULE: "{} of a later release, dumped; only a release that reads the format can load that",
+}
 _LEAVING = (
     "this store is not paused: it remembers tasks that leave it only as long as delayq_remember "
     "says; then loading the same dump again may bring them back; pass --paused to prevent that"
@@ -40,16 +47,19 @@ _LEAVING = (
 def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
     """Print the contents of the store as JSON lines.
 
-    These are the waiting, in-flight and dead tasks, and the pauses. It changes nothing. Before you
-    move a store, pause everything and stop the processes that schedule. The last line counts the
-    others, so load refuses a truncated dump.
+    These are the waiting, in-flight and dead tasks, the pauses and the rules. It changes nothing.
+    Before you move a store, pause everything and stop the processes that schedule. The last line
+    counts the others, so load refuses a truncated dump. Exits with 1 if this release cannot read a
+    task or a rule, and so could not load it.
     """
     delayq = delayq_of(ctx)
     latest: dict[str, dict[str, Any]] = {}  # kind -> line
+    unread = Counter[str]()  # how many lines this release could not load, by kind
 
     def lines() -> Iterator[Line]:
         for line in dump_of(delayq.services):
             latest[line["kind"]] = line
+            unread[line["kind"]] += _is_unread(line)
             if line["kind"] == DUMP:
                 _say_how_it_stands(ctx, line)
             yield [(text_of(line), "")]
@@ -59,13 +69,19 @@ def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
         if left:
             raise click.ClickException(f"{counted(left)} still being published; dumped nothing")
         Screen(ctx).show(lines())
-    unreadable = latest[END]["unreadable"]
-    if latest[DUMP]["paused"]:
-        wrong = _wrong_count(latest[END]["tasks"] + unreadable, delayq)
-        if wrong:
-            ctx.obj.error(wrong)
-    if unreadable:
-        ctx.obj.error(f"{counted(unreadable)} unreadable, dumped as stored; run check for details")
+    dumped = latest[END]["tasks"] + latest[END]["unreadable"]
+    if latest[DUMP]["paused"] and (wrong := _wrong_count(dumped, delayq)):
+        ctx.obj.error(wrong)
+    for kind, count in (+unread).items():
+        ctx.obj.error(_UNREAD[kind].format(counted(count, "rule" if kind == RULE else "task")))
+    if unread.total():
+        ctx.exit(1)
+
+
+def _is_unread(line: dict[str, Any]) -> bool:
+    """Whether this release cannot read what a line has, and so cannot load it."""
+    kind = line["kind"]
+    return kind == UNREADABLE or (kind == RULE and bool(rule_store.newer(line["plan"])))
 
 
 def _say_how_it_stands(ctx: click.Context, first: dict[str, Any]) -> None:

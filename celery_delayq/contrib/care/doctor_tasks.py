@@ -46,6 +46,6 @@ def health(services: Services) -> Iterator[Line]:
 
 
 def _troubled(services: Services) -> str:
-    """Return the names of some rules whose next run cannot be made, and why."""
+    """Return the names of some rules whose next run is not written, and why."""
     rules = rule_store.troubled(services.entries, SHOWN_RULES)[:SHOWN_RULES]
-    return "".join(f"; {plain(rule.name)}: {plain(rule.trouble)}" for rule in rules)
+    return "".join(f"; {plain(rule.name)}: {plain(rule.newer or rule.trouble)}" for rule in rules)

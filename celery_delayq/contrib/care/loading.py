@@ -223,7 +223,9 @@ class _Loading:
 
         Its last slot comes along, so no slot of before is written again.
         """
-        if self._dry_run:
+        if why := rule_store.newer(line["plan"]):
+            self._loaded.refused.append(NotLoaded(line["name"], f"the rule cannot be read: {why}"))
+        if why or self._dry_run:
             return
         flags = "".join(
             flag for flag, has in (("n", "new"), ("p", "paused"), ("c", "unclear")) if line[has]

@@ -1,9 +1,10 @@
-"""Raises the format of records, once each process can read it; see ``lua/prelude/record.lua``.
+"""Raises the stored format, once each process can read it.
 
     each scanner --heartbeat--> the newest format that it reads
     upgrade ---> the newest that all of them read, and this release --> meta, format
-    a process that joins -----> writes records of that format, if it knows it
+    a process that joins -----> writes records and rules of that format, if it knows it
 
+``lua/prelude/record.lua`` and ``lua/prelude/rules.lua`` say what each format keeps.
 What a format changes, a release says in its changelog. It is raised by hand, because only you know
 whether you may still want to go back to the release before.
 """
@@ -18,16 +19,16 @@ from ...core.services import Services
 from ...core.store.record import FORMAT
 from ...core.store.scripts import Scripts
 
-_ASIDE = "it lays such tasks aside for another one: upgrade its worker"
+_ASIDE = "it lays such tasks and rules aside for another one: upgrade its worker"
 
 
 def format_of(shards: Iterable[Scripts]) -> str:
-    """Return the newest format that the records of these shards may have; empty, if unused."""
+    """Return the newest format of records and rules of these shards; empty, if unused."""
     return max(_text(shard.call("agreed").format) for shard in shards)
 
 
 def upgrade(services: Services) -> str:
-    """Let records have the newest format that this release and each live scanner read.
+    """Let records and rules have the newest format that this release and each live scanner read.
 
     Returns:
         The newest that they may have from now on. It is never lowered.
@@ -52,10 +53,10 @@ def formats(services: Services) -> Iterator[Line]:
     for name in old:
         yield Line("format", WARNING, f"scanner {plain(name)} reads none of format {has}", _ASIDE)
     if has < FORMAT and not older_scanners(services, FORMAT):
-        found = f"records have format {has}, and each scanner reads {FORMAT}"
+        found = f"tasks and rules have format {has}, and each scanner reads {FORMAT}"
         yield Line("format", WARNING, found, "run celery delayq upgrade, if you do not go back")
     elif not old:
-        yield Line("format", OK, f"records have format {has}, and each scanner reads it")
+        yield Line("format", OK, f"tasks and rules have format {has}, and each scanner reads it")
 
 
 def _text(word: bytes) -> str:
@@ -65,8 +66,7 @@ def _text(word: bytes) -> str:
 def told(new: str, old: Sequence[str]) -> str:
     """Say what an upgrade did; *old*: the scanners that are in the way of a newer format."""
     if new >= FORMAT:
-        return f"records may have format {new}, the newest that this release knows"
+        return f"tasks and rules may have format {new}, the newest that this release knows"
     names = ", ".join(map(plain, old))
-    return (
-        f"records keep format {new}: {counted(len(old), 'scanner')} cannot read {FORMAT}: {names}"
-    )
+    scanners = counted(len(old), "scanner")
+    return f"tasks and rules keep format {new}: {scanners} cannot read {FORMAT}: {names}"

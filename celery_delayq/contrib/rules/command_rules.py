@@ -72,8 +72,7 @@ def rules(
         raise click.UsageError(f"Name the rules to {action}.", ctx)
     with ErrorSentences():
         if action == "list":
-            found = [one for one in face.rules(services) if not names or one.name in names]
-            _show(ctx, found, as_json=as_json)
+            _list(ctx, services, names, as_json=as_json)
             return
         if action in _DONE:  # also of a rule that this version cannot read
             answers = [_change(ctx, services, name, action) for name in names]
@@ -109,6 +108,16 @@ def _change(ctx: click.Context, services: Services, name: str, action: str) -> b
     say = ctx.obj.echo if is_done else ctx.obj.error
     say(plain(f"rule {name} {f'is {_DONE[action]}' if is_done else _ALREADY[action]}"))
     return is_done
+
+
+def _list(ctx: click.Context, services: Services, names: tuple[str, ...], *, as_json: bool) -> None:
+    from . import face
+
+    read, unread = face.all_rules(services)
+    _show(ctx, [rule for rule in read if not names or rule.name in names], as_json=as_json)
+    for name, why in unread.items():
+        if not names or name in names:
+            ctx.obj.error(plain(f"rule {name} cannot be read: {why}"))
 
 
 def _show(ctx: click.Context, found: list[Rule], *, as_json: bool) -> None:

@@ -105,7 +105,8 @@ def every(
         settle(services, name)
     if not source:
         _SAID.setdefault(services, {})[name] = plan.digest
-    made = rule(services, name)
+    # One of a later release stays if it says the same, or has a later version.
+    made = rule(services, name, plan.text)
     if made is None:
         raise InvalidOption("name", name, "the name of a rule that nobody removes meanwhile")
     return made

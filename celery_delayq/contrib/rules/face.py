@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -132,11 +132,16 @@ class Rule:
         return LastRun("", slot + offset, "unknown")
 
 
-def rule(services: Services, name: str) -> Rule | None:
-    """Return the rule of a name, or ``None``."""
+def rule(services: Services, name: str, said: str = "") -> Rule | None:
+    """Return the rule of a name, or ``None``.
+
+    With *said*, a rule that only a later release can read is returned with this plan.
+    """
     found = store.find(services.entries, checked(name))
     if found is None or found.is_removed:
         return None
+    if said and found.newer:
+        found = replace(found, row={**found.row, "plan": said})
     try:
         return rule_of(services, found, now_of(services))
     except ValueError as error:
@@ -151,14 +156,22 @@ def is_there(services: Services, name: str) -> bool:
 
 def rules(services: Services, *, tag: str | None = None) -> list[Rule]:
     """Return all rules, by name, but for those that this version cannot read."""
+    read, _ = all_rules(services)
+    return [each for each in read if tag is None or tag in each.tags]
+
+
+def all_rules(services: Services) -> tuple[list[Rule], dict[str, str]]:
+    """Return all rules, by name; and the names of those that this version cannot read, with why."""
     found = {stored.name: stored for stored in store.each(services.entries)}
     now = now_of(services)
-    kept = (found[name] for name in sorted(found) if not found[name].is_removed)
-    made = list[Rule]()
-    for stored in kept:
-        with suppress(ValueError):
-            made.append(rule_of(services, stored, now))
-    return [each for each in made if tag is None or tag in each.tags]
+    read, unread = list[Rule](), dict[str, str]()
+    for name in sorted(found):
+        if not found[name].is_removed:
+            try:
+                read.append(rule_of(services, found[name], now))
+            except ValueError as error:
+                unread[name] = str(error)
+    return read, unread
 
 
 def rule_of(services: Services, stored: Stored, now: datetime) -> Rule:

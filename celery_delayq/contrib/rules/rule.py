@@ -102,6 +102,8 @@ def plan_of(rule: Stored) -> Plan:
     Raises:
         ValueError: this version cannot read it.
     """
+    if rule.newer:
+        raise ValueError(rule.newer)
     try:
         return Plan.read(rule.row["plan"])
     except (TypeError, RecursionError) as error:

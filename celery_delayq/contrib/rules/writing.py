@@ -263,10 +263,7 @@ def _is_own(services: Services, rule: Stored, task: ScheduledTask) -> bool:
     """
     if ms_of(task.created) >= rule.brought_ms:
         return False
-    try:
-        slot = task.due - plan_of(rule).offset(rule.name)
-    except ValueError:
-        return False
+    slot = task.due - timedelta(milliseconds=int(rule.row.get("offset", 0)))
     late = range(rule.revision - _LATE, rule.revision + 1)
     shards = services.settings.shards
     return any(task.id == id_of(replace(rule, revision=each), slot, shards) for each in late)

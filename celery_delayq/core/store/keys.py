@@ -58,7 +58,8 @@ KEYS: dict[str, str] = {
     "undo_bulks": "HASH  name of a cancel of many -> how many of its tasks are not back",
     "undo_bulks_old": "HASH  the generation before",
     "rules": "HASH  name of a recurring rule -> its row",
-    "rules_next": "ZSET  name of a recurring rule -> when to look at it, ms",
+    "rules_next": "ZSET  name of a recurring rule -> when to look at it, ms; below 0, if it is "
+    "laid aside for a later release",
     "rules_trouble": "HASH  name of a recurring rule -> since when, ms, and why no next run can "
     "be made",
     "rules_named": "HASH  digest of names -> when a process named these rules of a source, ms, and "
@@ -68,14 +69,14 @@ KEYS: dict[str, str] = {
     "history_changes": "LIST  a line for each of the latest changes of many, and pauses",
     "history_parts": "LIST  the latest events of entries that a change of many changed",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
-    "heartbeats": "HASH  scanner -> time of its last heartbeat, ms; the newest format of records "
-    "that it reads; and when it joined the shard, ms; colons between",
+    "heartbeats": "HASH  scanner -> time of its last heartbeat, ms; the newest format that it "
+    "reads; and when it joined the shard, ms; colons between",
     "wake": "CHANNEL  all scanners listen; each also listens to a wake:NAME of its own",
     "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; "
-    "settings common to all processes; format -> the newest that records may have; began -> when "
-    "the shard was joined first, ms; empty, or none: unknown; turns and "
-    "recounts; tidy -> w while each entry just waits, u while nothing is paused; rules_at -> when "
-    "a writer claimed rules last, ms; reshard, closed, ended: see prelude/closed.lua",
+    "settings common to all processes; format -> the newest that records and rules may have; "
+    "began -> when the shard was joined first, ms; empty, or none: unknown; turns and recounts; "
+    "tidy -> w while each entry just waits, u while nothing is paused; rules_at -> when a writer "
+    "claimed rules last, ms; reshard, closed, ended: see prelude/closed.lua",
 }
 
 

@@ -68,7 +68,7 @@ class LiveScanner:
     Attributes:
         name: Its name.
         seen_ms: The time of its last heartbeat.
-        reads: The newest format of records that it reads.
+        reads: The newest format of records and rules that it reads.
         since_ms: When it joined the shard; ``None``: unknown.
     """
 

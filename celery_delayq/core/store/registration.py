@@ -38,8 +38,8 @@ _EMPTIED = (
 )
 
 _TOO_OLD = (
-    "tasks of this store may have records of format %s, and this release reads formats up to %s: "
-    "its scanner lays such tasks aside for one that reads them; upgrade this worker"
+    "tasks and rules of this store may have format %s, and this release reads formats up to %s: "
+    "its scanner lays those aside for one that reads them; upgrade this worker"
 )
 
 logger = logger_of(__name__)

@@ -21,7 +21,7 @@ from ..errors import StoreDiffers, UnreadableRecord
 from .filter import Filter
 from .record import Record
 from .shard import Shard
-from .values import Entry, State, entry_of, holder_in, letters_in, time_in
+from .values import Entry, State, entry_of, entry_with, holder_in, letters_in, time_in
 
 PAGE = 500  # members in a reply, or about as many entries looked at: some 2 ms
 FIRST = 20  # entries in the first step of a pass: they may be large
@@ -256,7 +256,8 @@ def read(shard: Shard, chosen: Filter, members: Sequence[bytes]) -> Iterator[tup
         state = _STATES.get(met.state) or State(met.state)
         entry = Entry(task_id, state, met.due_ms, 0, b"")
         if met.record is not None:
-            with suppress(UnreadableRecord):
+            with suppress(UnreadableRecord, ValueError):
+                entry = entry_with(task_id, state, met.record)
                 entry = entry_of(task_id, state, met.record, met.template)
         yield (
             met.member,

@@ -87,19 +87,26 @@ def entry_of(
     """
     try:
         message = record.message(task_id.encode(), template)
-        return Entry(
-            task_id,
-            state,
-            record.due_ms,
-            record.created_ms,
-            message,
-            changed_us=record.changed_us,
-            extras=record.extras,
-            record=record,
-            **known,
-        )
+        return entry_with(task_id, state, record, message, **known)
     except ValueError as error:
         raise UnreadableRecord(task_id, str(error)) from error
+
+
+def entry_with(
+    task_id: str, state: State, record: Record, message: bytes = b"", **known: Any
+) -> Entry:
+    """Return an entry from what a record has in each format, and its message, if it was read."""
+    return Entry(
+        task_id,
+        state,
+        record.due_ms,
+        record.created_ms,
+        message,
+        changed_us=record.changed_us,
+        extras=record.extras,
+        record=record,
+        **known,
+    )
 
 
 @dataclass(frozen=True)

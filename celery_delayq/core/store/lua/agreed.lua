@@ -4,8 +4,8 @@ closed   9, see prelude/closed.lua
 
 reply    schema, shards, broker, hosts, format, began
 
-Returns  each '' if no process has joined yet; hosts, if no scanner has. format: the newest that records may have;
-         began: when the shard was joined first, ms, or '' if that is not known
+Returns  each '' if no process has joined yet; hosts, if no scanner has. format: the newest that records and rules may
+         have; began: when the shard was joined first, ms, or '' if that is not known
 Cost     O(1)
 Keeps    changes nothing
 ]]

@@ -74,7 +74,8 @@ local overdue = free - held
 local scanners, since = living and alive_in(tonumber(now)) or {}, -1
 for at = 4, #scanners, 4 do since = earlier_head(since, scanners[at]) end
 -- Those that were changed just now have 0.
-local look = redis.call('ZRANGEBYSCORE', keys.rules_next, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+local look = redis.call('ZRANGEBYSCORE', keys.rules_next, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or math.huge
+look = math.min(tonumber(look), rule_aside_since() or math.huge)
 return {
   now_us,
   redis.call('ZCARD', keys.due) + redis.call('ZCARD', keys.relay) + redis.call('ZCARD', keys.behind)
@@ -91,7 +92,7 @@ return {
   redis.call('HGET', keys.meta, 'closed') or '',
   cut,
   redis.call('HLEN', keys.rules),
-  look and tonumber(look) or -1,
+  look < math.huge and look or -1,
   redis.call('HLEN', keys.rules_trouble),
   tonumber(redis.call('HGET', keys.meta, 'began') or '') or -1,
   since,

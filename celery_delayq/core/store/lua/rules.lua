@@ -1,7 +1,7 @@
 --[[ rules: read recurring rules: some by name, or slice by slice.
 
-text     cursor  empty: those that are named; `trouble`: some whose next run cannot be made; else 0 at first, then as it
-                 was returned
+text     cursor  empty: those that are named; `trouble`: some whose next run cannot be made, or that are laid aside for a
+                 writer of a later release; else 0 at first, then as it was returned
 number   count   look at about so many, 1 to 1000
 text...  names   0 to 1000
 
@@ -14,7 +14,7 @@ Keeps    changes nothing
 ]]
 local further, rows, found = '0', {}, {}
 if cursor == 'trouble' then
-  names = {}
+  names = redis.call('ZRANGEBYSCORE', keys.rules_next, '-inf', '(0', 'LIMIT', 0, count)
   local troubled = redis.call('HSCAN', keys.rules_trouble, '0', 'COUNT', count)[2]
   for at = 1, math.min(#troubled, 2 * count), 2 do names[#names + 1] = troubled[at] end
 end

@@ -12,7 +12,8 @@ reply   now, look, claim, names, left, writers
 Returns  now, us; when to look next, ms, or -1: there are no rules; the claim, empty if there is none; the names, those
          that wait longest first; the rules of `over`; and how many writers there are, 0 if none is left
 Cost     O(log N + limit + skipped); after the clock was set back, once more for each thousand rules
-Keeps    no two writers have a claim on one rule, until it lapses: other writers look at the rule then
+Keeps    no two writers have a claim on one rule, until it lapses: other writers look at the rule then. Rules of a later
+         format are laid aside, and never claimed; then the next look is now, as this one may have met no other rule
 ]]
 local MOST_BACK, MOST_LOOKS = 30000, 1000
 local now_us = clock_us()
@@ -38,17 +39,24 @@ if #left > 0 then
   writers = redis.call('ZCOUNT', keys.scanners, whole(now), '+inf')
   redis.pcall('PUBLISH', keys.wake, 'rules')
 end
+local is_aside = false
 local function take(first, last)
   local rows = redis.call('ZRANGEBYSCORE', keys.rules_next, first, last, 'WITHSCORES',
     'LIMIT', 0, limit + #skipped + #left)
   for at = 1, #rows, 2 do
     -- One that was changed has 0.
-    if #names < limit and (rows[at + 1] == '0' or not passed[rows[at]]) then names[#names + 1] = rows[at] end
+    if #names < limit and (rows[at + 1] == '0' or not passed[rows[at]]) then
+      if lay_rule_aside(rows[at], now) then
+        is_aside = true
+      else
+        names[#names + 1] = rows[at]
+      end
+    end
   end
 end
 -- A claim is the time of the next look, to the microsecond, so no two are the same.
 if held ~= '' and tonumber(held) > now then take(held, held) end
-take('-inf', whole(now))
+take(first_look(), whole(now))
 if lease > 0 and #names > 0 then
   claim = string.format('%.3f', now_us / 1000 + lease)
   allow_when_full(keys.rules)
@@ -56,4 +64,4 @@ if lease > 0 and #names > 0 then
   if now > at then redis.call('HSET', keys.meta, 'rules_at', whole(now)) end
 end
 local ahead = redis.call('ZRANGEBYSCORE', keys.rules_next, '(' .. whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-return {now_us, ahead[2] or -1, claim, names, left, writers}
+return {now_us, is_aside and now or ahead[2] or -1, claim, names, left, writers}

@@ -2,8 +2,8 @@
 
 reply    of name seen reads since
 
-Returns  of each its name, the time of its last heartbeat, ms, the newest format of records that it reads, and when it
-         joined the shard, ms, or -1; of a thousand at most
+Returns  of each its name, the time of its last heartbeat, ms, the newest format that it reads, and when it joined
+         the shard, ms, or -1; of a thousand at most
 Cost     O(log S + M), M live scanners
 Keeps    changes nothing
 ]]

@@ -1,6 +1,6 @@
---[[ upgrade: let records have the newest format that this release and each live scanner read.
+--[[ upgrade: let records and rules have the newest format that this release and each live scanner read.
 
-Returns  {the newest that records may have from now on}
+Returns  {the newest that records and rules may have from now on}
 Cost     O(log S + M), M live scanners
 Keeps    it is never lowered, so a process may go on writing a format that it was once told
 ]]

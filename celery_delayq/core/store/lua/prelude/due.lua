@@ -131,9 +131,9 @@ local function note_heartbeat(scanner, now, since)
   redis.pcall('HDEL', keys.heartbeats, unpack(silent))
 end
 
--- The live scanners, at most a thousand: name, time of the last heartbeat, ms, the newest format of records that it
--- reads, and when it joined, ms, or -1. A heartbeat further ahead than it may be is from before the clock was set back, and
--- does not count.
+-- The live scanners, at most a thousand: name, time of the last heartbeat, ms, the newest format that it reads, and
+-- when it joined, ms, or -1. A heartbeat further ahead than it may be is from before the clock was set back, and does not
+-- count.
 local function alive_in(now)
   local rows = redis.call('ZRANGEBYSCORE', keys.scanners, whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1000)
   local names, alive = {}, {}

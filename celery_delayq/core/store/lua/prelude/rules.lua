@@ -1,7 +1,8 @@
 --[[ Rules of recurring tasks.
 
 row  JSON: revision and last, texts of whole numbers: no slot up to last, ms, is written any more; flags; digest of what
-     it is; home: its unique key, or else its name, which says its shard; plan, which only callers read; version; before,
+     it is; home: its unique key, or else its name, which says its shard; plan, which only callers read, but for the
+     format at its start, `[1,`: the lowest that a release must know to write its runs; version; before,
      the digest before this one; by, the host that said it; source; since, ms, when it was first set;
      brought, ms, when a dump brought it; offset, ms, by which its runs are later than their slots; to, its row on another
      shard, which is put there before it goes here; failed: how many times in a row its next run could not be made. Other
@@ -11,7 +12,12 @@ flags  `-`, and n: it has written nothing yet; p: it is paused; c: what it has w
 
 `rules` has the row of each name, `rules_next` when a writer looks at it, ms, and `rules_trouble` why its next run cannot
 be made.
+
+A later format keeps all of this, and may change what follows the number of the plan, and add flags. A writer that does not
+know it lays such a rule aside when its time has come: in `rules_next` it then has that time, less ASIDE for each number of
+its format. So it is due, but only a writer that knows its format looks so far down.
 ]]
+local ASIDE = 10000000000000 -- ms, more than any time
 -- Rare: an app has rules or it has none.
 
 -- The name for a rule's fence, among ids and keys: those are UTF-8, which has no such byte.
@@ -25,6 +31,27 @@ local function rule_of(name)
   if not is_json or type(rule) ~= 'table' then return nil end
   rule.revision, rule.last = tonumber(rule.revision), tonumber(rule.last)
   return rule.revision and rule.last and type(rule.flags) == 'string' and rule or nil
+end
+
+-- The lowest time at which a writer of this release has to look.
+local function first_look()
+  return whole(-tonumber(FORMAT) * ASIDE)
+end
+
+-- Lay a rule aside that has a later format; return whether it has.
+local function lay_rule_aside(name, now)
+  local rule = rule_of(name)
+  local format = tonumber(rule and type(rule.plan) == 'string' and string.match(rule.plan, '^%[(%d),') or FIRST)
+  if format <= tonumber(FORMAT) then return false end
+  allow_when_full(keys.rules)
+  redis.call('ZADD', keys.rules_next, whole(now - format * ASIDE), name)
+  return true
+end
+
+-- Since when a rule waits for a writer that knows its format, ms, or nil.
+local function rule_aside_since()
+  local first = tonumber(redis.call('ZRANGE', keys.rules_next, 0, 0, 'WITHSCORES')[2] or 0)
+  return first < 0 and first % ASIDE or nil
 end
 
 local function keep_rule(name, rule)
