@@ -24,7 +24,6 @@ import celery_delayq
 from celery_delayq import DelayQ, DelayQError
 from celery_delayq.contrib.care.upgrading import upgrade
 from celery_delayq.contrib.rules import beside_scanner
-from celery_delayq.contrib.rules.writing import write
 from celery_delayq.errors import UnreadableRecord
 
 LONGEST = 2.0  # seconds until a caller's tasks are due
@@ -54,9 +53,9 @@ def told(app: Celery, steps: str) -> None:
                 made = app.signature(rule, options=dict(zip(("delayq_key",), key, strict=False)))
                 came = app.delayq.every(rule, made, seconds).schedule
             elif name == "write":
-                came = [
-                    write(app.delayq.services, one) for one in app.delayq.services.entries.shards
-                ]
+                writer = beside_scanner(app)
+                while not (came := writer.write()):  # it has laid some aside
+                    pass
             elif name == "upgrade":
                 came = upgrade(app.delayq.services)
             elif name == "release":

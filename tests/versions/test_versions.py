@@ -15,7 +15,7 @@ from celery_delayq import DelayQ, Outcome
 from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.care.upgrading import format_of, upgrade
 from celery_delayq.contrib.care.upgrading import formats as formats_of
-from celery_delayq.contrib.rules import face, writing
+from celery_delayq.contrib.rules import beside_scanner, face
 from celery_delayq.core.store import scripts
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import InvalidOption, UnreadableRecord
@@ -469,8 +469,7 @@ def theirs(new, told):
 
 def write(delayq):
     """Let this release's writer look, and look again; return after how many seconds it rests."""
-    shards = delayq.services.entries.shards
-    return [writing.write(delayq.services, shard) for _ in range(3) for shard in shards][-1]
+    return [beside_scanner(delayq.app).write() for _ in range(3)][-1]
 
 
 def change(delayq, *steps, rules=("r", "other")):
