@@ -250,6 +250,11 @@ def ahead(shard: Shard, over: str = "", skipped: Sequence[bytes] = ()) -> Ahead:
     return _ahead(shard, limit=1, lease=0, held="", over=over, skipped=skipped)
 
 
+def now(shard: Shard) -> datetime:
+    """Return the time by a shard's Redis."""
+    return from_ms(ahead(shard).now_us // 1000)
+
+
 def claim(shard: Shard, held: str = "", skipped: Sequence[bytes] = ()) -> Ahead:
     """Claim some of the rules to look at, but for those *skipped*; those of the claim *held* first.
 

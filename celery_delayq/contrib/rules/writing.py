@@ -65,7 +65,8 @@ def look_at(services: Services, shard: Shard, rule: Stored, now: datetime) -> No
         store.change(shard, rule.name, "cleared", str(rule.revision))
         return
     plan = plan_of(rule)
-    if _is_too_far(rule, plan, now):
+    # That time may be older than the row, as this process may have been stopped in between.
+    if _is_too_far(rule, plan, now) and _is_too_far(rule, plan, store.now(shard)):
         _rewind(shard, rule, plan)
         return
     slots, further = _slots_of(services, rule, plan, now)
