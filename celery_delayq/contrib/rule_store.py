@@ -27,6 +27,7 @@ from ..core.tasks.changing import cancel
 from ..core.tasks.scheduled_task import ScheduledTask
 from ..core.tasks.selecting import select
 
+TASK = "celery_delayq.write_rules"  # by this name it is in logs, events and Flower
 READ = 100  # rules of one page of a listing
 CLAIMED = 10  # rules of one claim
 CLAIM_MS = 15_000  # for so long no other writer looks at them

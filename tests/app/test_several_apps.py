@@ -8,6 +8,7 @@ from celery import Task, chain, chord, current_app, group, shared_task, signatur
 from celery_delayq import DelayQ
 from celery_delayq.errors import InvalidOption, StoreDiffers
 from tests.app.support import ALL_WAYS, FAR, LONG_AGO, comparable, lists, noop
+from tests.rules.support import write
 
 pytestmark = pytest.mark.libraries
 
@@ -63,9 +64,17 @@ SIGNATURES = {
     "map": lambda task: task.map([1]),
     "frozen": lambda task: task.s(1).set(task_id="frozen"),
 }
+
+
+def run_of_rule(delayq, made):
+    delayq.every("daily", made, 86_400)
+    write(delayq)
+    return ids_of(delayq)[0]
+
+
 WAYS = {
     "schedule": lambda delayq, made: delayq.schedule(made, at=FAR).id,
-    "every": lambda delayq, made: delayq.every("daily", made, 86_400) and ids_of(delayq)[0],
+    "every": run_of_rule,
     "schedule_many": lambda delayq, made: delayq.schedule_many(made, [((1,), {})], at=FAR).ids[0],
 }
 PLAIN = ("signature", "task", "name")

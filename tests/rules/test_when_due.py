@@ -12,6 +12,8 @@ from tests.rules.support import HOUR, now, runs, set_back, write
 
 __all__ = ["no_workers", "project", "run"]
 
+pytestmark = pytest.mark.libraries
+
 
 @pytest.fixture
 def calls():

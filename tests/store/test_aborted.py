@@ -437,6 +437,27 @@ def _name_rules(ready, digest="d"):
     ready.store.scripts.call("rules_named", digest=digest, names="n")
 
 
+def _claim_rules(ready, over=""):
+    asked = {"held": "", "over": over, "skipped": []}
+    ready.store.scripts.call("rules_ahead", limit=5, lease=15_000, **asked)
+
+
+def _give_up_rules(ready):
+    claim = ready.store.raw.zscore(ready.store.keys["rules_next"], "rule")
+    _claim_rules(ready, f"{claim:.3f}")
+
+
+def claimed_with_clock_ahead(ready):
+    _claim_rules(ready)
+    clock_back(ready)
+
+
+def of_later_format(ready):
+    rules = ready.store.keys["rules"]
+    row = json.loads(ready.store.raw.hget(rules, "rule"))
+    ready.store.raw.hset(rules, "rule", json.dumps(row | {"plan": "[9,"}))
+
+
 def named_long_ago(ready):
     _name_rules(ready, "other")
     ready.store.set_ms(NOW_MS + 700_000)
@@ -1003,6 +1024,9 @@ CASES = [
     Case("rule", "in trouble", _rule("pause"), _fire(trouble="bad")),
     Case("fire", "in trouble", _fire(trouble="bad")),
     Case("fire", "no longer in trouble", _fire(), _fire(trouble="bad")),
+    Case("rules_ahead", "given up", _give_up_rules, _claim_rules),
+    Case("rules_ahead", "clock back", _claim_rules, claimed_with_clock_ahead),
+    Case("rules_ahead", "a later format", _claim_rules, of_later_format),
     Case("rules_named", "again", _name_rules, _name_rules),
     Case("rules_named", "after a while", _name_rules, named_long_ago),
     Case("rule", "turning", _rule("pause"), generations_over),

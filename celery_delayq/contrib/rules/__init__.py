@@ -16,12 +16,11 @@ from celery.app.task import Task
 from celery.signals import beat_init
 
 from ...core.services import services_of
+from ..rule_store import TASK
 
 if TYPE_CHECKING:
     from .step import Writer
 
-
-TASK = "celery_delayq.write_rules"  # by this name it is in logs, events and Flower
 SECONDS = 5.0  # for so long it occupies a place in a worker's pool
 
 

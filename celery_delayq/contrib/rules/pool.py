@@ -18,9 +18,8 @@ from celery.worker import state
 
 from ...core import clock
 from ...core.logs import logger_of
-from ..rule_store import Claims
+from ..rule_store import TASK, Claims
 from ..waker import Waker
-from . import TASK
 
 AT_ONCE, LONGEST = 0.02, 1.0  # seconds between two looks whether a task has ended
 

@@ -111,7 +111,7 @@ def _tagged(
             found.update(((shard_number, member), entry) for member, entry in read)
         for place in some:
             entry = found.get((place.shard, place.member))
-            if entry is not None and entry.record.text:
+            if entry is not None and entry.message:
                 at = ListCursor(place.store, place.shard, str(place.due_ms), place.number)
                 yield replace(entry, cursor=str(at))
 
