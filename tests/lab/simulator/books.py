@@ -130,6 +130,7 @@ class Call:
     rule: str = ""  # the name of the rule that it is about
     plan: str = ""  # and the name of the plan that it sets
     rules_seen: set[RuleView | None] = field(default_factory=set)  # as its requests found it
+    keys_held: set[str] = field(default_factory=set)  # as the requests of a writer found them
     asked_to_turn: bool = False  # a step of Redis has answered what it made of the rule
     turned: bool = False  # it has changed the rule
     to_be_interrupted: bool = False

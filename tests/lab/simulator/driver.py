@@ -27,7 +27,9 @@ from kombu.exceptions import ChannelError
 
 from celery_delayq.contrib.adoption import batches
 from celery_delayq.contrib.adoption.batches import ASK_AGAIN, Batches, is_stored
+from celery_delayq.contrib.care import copying
 from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.resharding import Resharding
 from celery_delayq.contrib.rules import writing
 from celery_delayq.contrib.store_query import StoreQuery
 from celery_delayq.contrib.undo import undoing
@@ -36,7 +38,7 @@ from celery_delayq.core.handover import backoff, scanner
 from celery_delayq.core.handover.link import Link
 from celery_delayq.core.handover.publishers import OneByOne
 from celery_delayq.core.handover.relay import Relay
-from celery_delayq.core.handover.scanner import Scanner
+from celery_delayq.core.handover.scanner import Parts, Scanner
 from celery_delayq.core.hooks import Hooks
 from celery_delayq.core.message import hold as holds
 from celery_delayq.core.message.headers import DUE_HEADER, HOLD_HEADER, REDELIVERED_HEADER
@@ -82,6 +84,7 @@ from celery_delayq.errors import (
     InFlight,
     KeyHeld,
     NotUndone,
+    StoreDiffers,
     StoreUnavailable,
 )
 from tests.lab.simulator import rules_driver
@@ -106,7 +109,8 @@ WHOLE = TYPE + '"properties": {}, "body": %(body)s, "headers": {"id": "%(id)s", 
 KEEPS = " 100000 100"  # for 100 s, of 100 tasks
 REMEMBER = (10, 100_000)  # seconds, tasks: for so long the store knows how an entry left
 When = clock.When  # when the entry of a planned call is due
-Unavailable = StoreUnavailable  # raised by a call without an answer
+# Raised by a call without an answer; for a moment of a resharding two numbers of shards refuse.
+Unavailable = StoreUnavailable, StoreDiffers
 Refused = ChannelError  # raised by a broker that refuses a message
 Raw = Sequence[Receipt | DelayQError]  # the package's answers about entries
 
@@ -116,9 +120,22 @@ def _shards_in(scripts: Sequence[Any]) -> tuple[Sequence[Any], Any]:
     return (scripts, None) if len(scripts) == 1 else (scripts[:-1], scripts[-1])
 
 
-def _entries_over(scripts: Sequence[Any], timeout: float) -> Entries:
-    shards, apart = _shards_in(scripts)
-    return Entries(shards, _membership(timeout, shards), apart)
+def _entries_over(process: "Process", timeout: float, now: Any = None) -> Entries:
+    shards, apart = _shards_in(process.scripts())
+    return Entries(shards, _membership(timeout, shards), apart, now)
+
+
+class Known:
+    """A process's entries, over the shards that it knows the store to have."""
+
+    def __init__(self, process: "Process", timeout: float):
+        self._process, self._timeout = process, timeout
+        self._entries = _entries_over(process, timeout, self.now)
+
+    def now(self) -> Entries:
+        if len(self._entries.unasked_shards) != self._process.number:
+            self._entries = _entries_over(self._process, self._timeout, self.now)
+        return self._entries
 
 
 def _membership(timeout: float, shards: Sequence[Any]) -> Membership:
@@ -137,8 +154,12 @@ class Caller:
     """
 
     def __init__(self, scripts: Any, timeout: float):
-        self._entries = _entries_over(scripts, timeout)
+        self._known = Known(scripts, timeout)
         self._timeout = timeout
+
+    @property
+    def _entries(self) -> Entries:
+        return self._known.now()
 
     def make(self, one: Any) -> list[Answer]:
         """Make a planned call.
@@ -263,7 +284,7 @@ class Caller:
 
 def rule_caller(scripts: Any, timeout: float, relayed: bool) -> RuleCaller:
     """A process's recurring rules; for the arguments see `Caller` and `RuleCaller`."""
-    return RuleCaller(_entries_over(scripts, timeout), relayed=relayed)
+    return RuleCaller(Known(scripts, timeout), relayed=relayed)
 
 
 def _new_entry(one: Any, task_id: str) -> NewEntry:
@@ -405,26 +426,35 @@ def scan(
         lease: Seconds for which it holds the entries that it claims.
         safety_interval: Seconds after which it looks without having been woken.
     """
-    shards, apart = _shards_in(scripts)
-    membership, link = _membership(timeout, shards), _Link(publisher)
-    steps_by_shard = [
-        ScannerSteps(
-            each,
-            membership,
-            batch_size=batch_size,
-            lease=lease,
-            alive=3 * safety_interval,
-            name=name,
-            owes=True,
-            meeting_place=apart and Registration(apart, membership),
-        )
-        for each in shards
-    ]
-    relays = [
-        Relay(shard_steps, link, lease=lease, hooks=Hooks()) for shard_steps in steps_by_shard
-    ]
-    wakeup = _Wakeup(ear, len(shards))
-    one = Scanner(relays, wakeup, safety_interval=safety_interval, lease=lease, hooks=Hooks())
+
+    def parts() -> Parts:
+        shards, apart = _shards_in(scripts.scripts())
+        membership, link = _membership(timeout, shards), _Link(publisher)
+        steps_by_shard = [
+            ScannerSteps(
+                each,
+                membership,
+                batch_size=batch_size,
+                lease=lease,
+                alive=3 * safety_interval,
+                name=name,
+                owes=True,
+                meeting_place=apart and Registration(apart, membership),
+            )
+            for each in shards
+        ]
+        relays = [
+            Relay(shard_steps, link, lease=lease, hooks=Hooks()) for shard_steps in steps_by_shard
+        ]
+        return Parts(relays, _Wakeup(ear, len(shards)))
+
+    one = Scanner(
+        *parts()[:2],
+        safety_interval=safety_interval,
+        lease=lease,
+        hooks=Hooks(),
+        anew=lambda shards: None if scripts.number == shards else parts(),
+    )
     one._stopping = _NeverStopping(ear)
     one.run()
 
@@ -552,7 +582,7 @@ def say(scripts: Any, hold: Hold, ms: int, timeout: float, *, lease: bool) -> No
         Unavailable: it is not known whether it arrived.
     """
     words = [(hold.id, hold.key, hold.delivery, ms, int(lease))]
-    _entries_over(scripts, timeout).hold(words, clock.monotonic() + timeout)
+    Known(scripts, timeout).now().hold(words, clock.monotonic() + timeout)
 
 
 def said_in(command: bytes) -> int:
@@ -615,6 +645,63 @@ def _of_redis() -> Iterator[None]:
         raise redis.exceptions.TimeoutError(str(error)) from error
 
 
+class Process:
+    """A process's scripts of each shard, and of the meeting place if that is apart.
+
+    Attributes:
+        number: The number of shards that it knows the store to have.
+    """
+
+    def __init__(self, wire: Any, prefix: str, number: int, cut: "Cut | None"):
+        self._wire, self._prefix, self.number, self._cut = wire, prefix, number, cut
+        self._hooks = Hooks(differs=self._meet)
+
+    def scripts(self, number: int = 0) -> list[Any]:
+        """New ones of so many shards; by default of those that the store has."""
+        found = _key_sets(self._prefix, number or self.number)
+        apart = [Keys(self._prefix)] if len(found) > 1 else []
+        return [_Cut(self._wire, keys, self._cut, self._hooks) for keys in (*found, *apart)]
+
+    def _meet(self, error: StoreDiffers) -> None:
+        if error.name == "delayq_shards":
+            self.number = int(error.theirs)
+
+
+def _key_sets(prefix: str, number: int) -> list[Keys]:
+    return [Keys(prefix, one, number) for one in range(number)]
+
+
+def reshard(process: Process, number: int) -> bool:
+    """Move the store to another number of shards, or go on with that; return whether it has.
+
+    Raises:
+        Unavailable: it is not known how far it is.
+    """
+    return _Resharding(process).run(number)
+
+
+class _Resharding(Resharding):
+    def __init__(self, process: Process):
+        settings: Any = SimpleNamespace(wait_replicas=None)
+        super().__init__(SimpleNamespace(settings=settings))  # type: ignore[arg-type]
+        self._process, self._made = process, dict[int, Any]()
+
+    def _check(self, before: int, after: int) -> None:
+        """Asks for nothing: memory is never short here."""
+
+    def _layout(self, number: int) -> Any:
+        if number not in self._made:
+            shards, _ = _shards_in(self._process.scripts(number))
+            self._made[number] = SimpleNamespace(scripts=shards)
+        return self._made[number]
+
+
+def has_run(reply: Any) -> bool:
+    """Whether a script ran; if not, it is unknown to Redis, or its shard is closed."""
+    is_closed = isinstance(reply, redis.ResponseError) and "RESHARD" in str(reply)
+    return not is_closed and not isinstance(reply, redis.exceptions.NoScriptError)
+
+
 # The contents of Redis.
 
 
@@ -625,6 +712,7 @@ class Inside:
         self._store = Store(redis_server)
         self._keys = [self._store.keys]
         self._entries = self._store.entries
+        self._first = 1
 
     def connection(self) -> Any:
         """One of redis-py's."""
@@ -636,19 +724,37 @@ class Inside:
 
     def channels(self, scanner_name: str) -> list[str]:
         """The channels on which Redis publishes to all scanners, and to one."""
-        return [one for keys in self._keys for one in keys.channels(scanner_name)]
+        numbers = self._numbers
+        sets = [one for number in numbers for one in _key_sets(self._store.keys.prefix, number)]
+        return [one for keys in sets for one in keys.channels(scanner_name)]
 
     def scripts(self, wire: Wire, cut: "Cut | None") -> Any:
-        """A process's own of each shard, without a safeguard."""
-        apart = [Keys(self._store.keys.prefix)] if len(self._keys) > 1 else []
-        return [_Cut(wire, keys, cut) for keys in (*self._keys, *apart)]
+        """A process's own, without a safeguard; it begins with the first number of shards."""
+        return Process(wire, self._store.keys.prefix, self._first, cut)
 
-    def empty(self, shards: int) -> None:
+    def empty(self, shards: int, then: int) -> None:
+        """Empty it for a world of so many shards, and perhaps of another number later."""
         self._store.raw.flushall()
+        self._first, self._numbers = shards, sorted({shards, then})
+        self._use(shards)
+
+    def _use(self, shards: int) -> None:
         self._keys, self._entries = [self._store.keys], self._store.entries
-        if shards > 1:
-            self._keys = [Keys(self._store.keys.prefix, one, shards) for one in range(shards)]
-            self._entries = _entries_over(self.scripts(self._store.scripts.connection, None), 5.0)
+        if len(self._numbers) > 1 or shards > 1:
+            self._keys = _key_sets(self._store.keys.prefix, shards)
+            wire, prefix = self._store.scripts.connection, self._store.keys.prefix
+            self._entries = _entries_over(Process(wire, prefix, shards, READS_CLOSED), 5.0)
+
+    def has_moved(self, noted: list[Any]) -> bool:
+        """Whether the entries are on other shards than at the last look, from now on."""
+        shards, phase = noted
+        name, *numbers = phase.decode().split(" ") if phase else ("",)
+        if name == "switch":  # the old shards are closed, and the new ones whole
+            shards = numbers[1]
+        if not shards or int(shards) == len(self._keys):
+            return False
+        self._use(int(shards))
+        return True
 
     def forget_scripts(self) -> None:
         self._store.raw.script_flush()
@@ -671,7 +777,8 @@ class Inside:
 
     def look(self, queued: int) -> list[bytes]:
         """The commands that read all there is, and the queue behind so many messages."""
-        commands: list[tuple[Any, ...]] = []
+        meta = Keys(self._store.keys.prefix)["meta"]
+        commands: list[tuple[Any, ...]] = [("HMGET", meta, "shards", "reshard")]
         for keys in self._keys:
             commands.append(("HGETALL", keys["records"]))
             commands.append(("HGETALL", keys["holders"]))
@@ -687,7 +794,7 @@ class Inside:
 
     def seen(self, answers: list[Any], last: Sight) -> Sight:
         """The sight that the answers give."""
-        *parts, arrived = answers
+        _, *parts, arrived = answers
         size = len(parts) // len(self._keys)
         shards = [parts[first : first + size] for first in range(0, len(parts), size)]
         merged = ([*chain(*some)] for some in zip(*shards, strict=True))
@@ -872,8 +979,8 @@ class Cut:
 
 
 class _Cut(ClockedScripts):
-    def __init__(self, connection: Any, keys: Any, cut: Cut | None):
-        super().__init__(connection, keys)
+    def __init__(self, connection: Any, keys: Any, cut: Cut | None, hooks: Hooks | None = None):
+        super().__init__(connection, keys, hooks)
         self._cut = cut
 
     def script(self, name: str) -> Script:
@@ -881,7 +988,13 @@ class _Cut(ClockedScripts):
         return changed.get(name) or super().script(name)
 
 
+READS_CLOSED = Cut("if not now or now < level then return nil end", "if true then return nil end")
+
 CUTS = {
+    "a shard that is resharded takes changes": READS_CLOSED,
+    "a resharding leaves rules behind": Cut(
+        "in HASHES:", "in HASHES[:-1]:", (copying.Copying, "rest")
+    ),
     **{name: Cut(*parts) for name, parts in rules_driver.CUTS.items()},
     "an entry that is being published does not hold its key against its own run": Cut(
         "if caller and caller.key == key and caller.hold then",

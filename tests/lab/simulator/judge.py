@@ -46,6 +46,7 @@ class Judge:
         self.is_earlier: Callable[[int, int], bool] = lambda *_: False
         self.now_us: Callable[[], int] = lambda: 0
         self.has_forgotten: Callable[[int], bool] = lambda _: False
+        self.owed_apart: set[str] = set()  # ids that may be owed on another shard than their own
         self.calls: dict[str, Call] = {}
         self.lives: dict[tuple[str, str], Life] = {}
         self.skipped: set[str] = set()  # ids of entries that were too late to leave

@@ -93,7 +93,7 @@ class Keys:
         self._revoked -= after.views.keys()
         if call:
             call.revoked |= after.owed.intersection(call.ids)
-        if both := after.owed & after.views.keys():
+        if both := after.owed & after.views.keys() - self._judge.owed_apart:
             self._judge.found("revoked", f"{sorted(both)}, which are there")
 
     def displaces(self, call: Call | None, task_id: str, before: Sight, after: Sight) -> bool:

@@ -53,7 +53,7 @@ class Network:
         """
         request = Request(actor.name, where, step, text, actor.call)
         self._send(request, actor)
-        if self._decisions.fault("dead", where) and actor.name.startswith(("s", "w", "x")):
+        if self._decisions.fault("dead", where) and actor.name.startswith(("s", "w", "x", "o")):
             self._world.say(actor.name, f"dies after {step} was sent")
             actor.die()
         answer = actor.wait(actor.until(until))

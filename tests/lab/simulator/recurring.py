@@ -91,6 +91,8 @@ class Recurring:
     def ran(self, request: Request, before: Sight, after: Sight, now_ms: int) -> None:
         self._was_set_back = self._was_set_back or now_ms < self._latest_ms
         self._latest_ms = max(self._latest_ms, now_ms)
+        if request.call and request.call.kind == "write":
+            request.call.keys_held |= _held(before, now_ms)
         self._leased |= {one for one in self._runs if after.place(one) == "leased"}
         for name in sorted(before.rules.keys() | after.rules.keys()):
             old, new = before.rules.get(name), after.rules.get(name)
@@ -125,7 +127,7 @@ class Recurring:
         elif "c" in old.flags and "c" not in new.flags:
             self._cleared_ms[name] = now_ms
         elif old.last_ms != new.last_ms:
-            self._passes(name, new, before, after, now_ms)
+            self._passes(request, name, new, after, now_ms)
 
     def _turned(self, call: Call, name: str, kind: str) -> None:
         end_us = call.ended_us if call.how == "answered" else call.began_us + call.timeout_us
@@ -142,14 +144,14 @@ class Recurring:
         call.turned = True
         call.about.add(rule_of(name))
 
-    def _passes(self, name: str, rule: RuleView, before: Sight, after: Sight, now_ms: int) -> None:
+    def _passes(
+        self, request: Request, name: str, rule: RuleView, after: Sight, now_ms: int
+    ) -> None:
         """Each slot up to the last one has a run, or a reason to have none."""
         every_ms, passed_ms = rule.every_ms, self._passed_ms[name]
         written = {one.slot_ms for one in self._runs.values() if one.rule == name}
         # A run meets the holder of its key, and be it the run of the slot before.
-        until_ms = before.left.get(rule.key, ("", "", 0))[2]
-        keys = before.holders.keys() | after.holders.keys()
-        is_held = rule.key != "" and (rule.key in keys or until_ms > now_ms)
+        is_held = rule.key in (request.call.keys_held | after.holders.keys())
         for slot_ms in range(_next(passed_ms, every_ms), rule.last_ms + 1, every_ms):
             # So many later ones were over as well, so this one is none of those that are made up.
             over_ms = slot_ms + rule.most * every_ms + rule.offset_ms
@@ -204,6 +206,12 @@ class Recurring:
 
     def _found(self, rule: str, what: str) -> None:
         self._judge.found(rule, what)
+
+
+def _held(sight: Sight, now_ms: int) -> set[str]:
+    """The keys of entries, and of those that have left and hold theirs."""
+    left = {key for key, (_, _, until_ms) in sight.left.items() if until_ms > now_ms}
+    return left | sight.holders.keys()
 
 
 def _kind_of(old: RuleView | None, new: RuleView) -> str:

@@ -40,13 +40,13 @@ class RuleCaller:
     """A process's rules, by the package's own methods and writer.
 
     Args:
-        entries: The process's own.
+        known: The process's own entries.
         relayed: Whether runs are published by scanners, and not by scripts.
     """
 
-    def __init__(self, entries: Entries, *, relayed: bool):
+    def __init__(self, known: Any, *, relayed: bool):
         self._app = _app("amqp://127.0.0.1:1" if relayed else NOWHERE)
-        self._mine = _Mine(self._app, entries)
+        self._mine = _Mine(self._app, known)
         self._writer = Writer(self._mine)
 
     def look(self) -> float:
@@ -87,8 +87,8 @@ class RuleCaller:
 class _Mine(RuleMethods):
     """A process's own ``DelayQ``, of an app that all processes share."""
 
-    def __init__(self, app: Celery, entries: Entries):
-        self.services = _Services(_App(app, self), entries)
+    def __init__(self, app: Celery, known: Any):
+        self.services = _Services(_App(app, self), known)
 
 
 class _App:
@@ -108,13 +108,22 @@ class _App:
 
 
 class _Services(Services):
-    entries: Any = None
-    settings: Any = None
-
-    def __init__(self, app: Any, entries: Entries):
+    def __init__(self, app: Any, known: Any):
         super().__init__(app)
-        self.entries = entries
-        self.settings = Settings.load({"delayq_shards": len(entries.unasked_shards)})
+        self._known = known
+
+    @property
+    def entries(self) -> Entries:
+        return self._known.now()
+
+    @property
+    def settings(self) -> Settings:
+        return _settings(len(self.entries.unasked_shards))
+
+
+@cache
+def _settings(shards: int) -> Settings:
+    return Settings.load({"delayq_shards": shards})
 
 
 @cache
@@ -178,6 +187,11 @@ CUTS: dict[str, tuple[Any, ...]] = {
     "a changed rule is looked at when it was changed": (
         "redis.call('ZADD', keys.rules_next, 0, called)",
         "redis.call('ZADD', keys.rules_next, whole(call.now), called)",
+    ),
+    "a rule begins anew by the time of before its process was stopped": (
+        " and _is_too_far(rule, plan, store.now(shard))",
+        "",
+        (writing, "look_at"),
     ),
     "a process clears up though another one has": (
         "if not _is_as_read(",

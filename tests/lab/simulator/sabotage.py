@@ -25,6 +25,7 @@ class Sabotage:
         near: Whether it is about messages that are not adopted, as their time is near.
         acks_first: Workers acknowledge messages before they are stored.
         recurs: Whether it is about recurring rules.
+        reshards: Whether the store is moved to another number of shards.
         seed: The first to try: one that finds it, if few do.
         shards: The number of shards, if it is about several.
     """
@@ -41,6 +42,7 @@ class Sabotage:
     near: bool = False
     acks_first: bool = False
     recurs: bool = False
+    reshards: bool = False
     seed: int = 0
     shards: int = 0
 
@@ -86,6 +88,10 @@ def _recurring(name: str, *rules: str, **options: float) -> Sabotage:
     return replace(_of(name, *rules, **options), recurs=True)
 
 
+def _resharded(name: str, *rules: str, **options: float) -> Sabotage:
+    return replace(_recurring(name, *rules, **options), reshards=True)
+
+
 DELIVERED_AGAIN = {"dead": 0.2, "taken_back": 0.5, "ack_lost": 0.2, "asleep": 0.05}
 DIED_ON_THE_WAY = {"dead": 0.2, "held": 0.5}
 TAKEN_BACK = {"taken_back": 0.2, "broker_away": 0.5}
@@ -94,6 +100,7 @@ UNCERTAIN = {"broker_away": 0.3, "publish_late": 0.2, "confirm_lost": 0.3}
 CHANGED_AFTER_SET_BACK = 3428598312
 MOVED_BEHIND, FORGOTTEN = 3542401062, 1080609533
 ENDED_TOO_SOON = 4209289643
+STOPPED_BESIDE_A_RULE = 180828783
 FOUND = (
     *(CHANGED_AFTER_SET_BACK, 349079172, MOVED_BEHIND, FORGOTTEN),
     *(3277323117, 1147968336, 542272715, 2788837063, 4275186970, ENDED_TOO_SOON),
@@ -385,8 +392,17 @@ SABOTAGES = (
         clock_back=0.05,
         interrupted=0.3,
     ),
+    Sabotage(
+        "a rule begins anew by the time of before its process was stopped",
+        frozenset({"unasked"}),
+        recurs=True,
+        seed=STOPPED_BESIDE_A_RULE,
+        shards=3,
+    ),
     _recurring("a process clears up though another one has", "cleared", asleep=0.2),
     _recurring("a run that a user moved is cleared up as well", "cleared"),
+    _resharded("a shard that is resharded takes changes", *("answer", "lost", "unasked")),
+    _resharded("a resharding leaves rules behind", "unasked"),
     replace(
         _taken("a message is acknowledged before it is stored", "lost"),
         acks_first=True,

@@ -63,9 +63,9 @@ class Lab:
 class Server:
     """That Redis in one world."""
 
-    def __init__(self, world: World, lab: Lab, *, drift: float, shards: int):
+    def __init__(self, world: World, lab: Lab, *, drift: float, shards: int, then: int):
         self._inside = lab.inside
-        self._inside.empty(shards)
+        self._inside.empty(shards, then)
         self._lab = lab
         self._world = world
         self._ahead_us = START_US
@@ -73,6 +73,8 @@ class Server:
         self._rate = 1 + world.decisions.dice("redis").uniform(-drift, drift)
         self._queued = 0
         self.sight = Sight()
+        # A resharding puts what is owed on the shard of its id, and an entry on that of its key.
+        self.owed_apart: set[str] = set()
         self._inside.set_clock(self.now_us)
 
     @property
@@ -120,6 +122,9 @@ class Server:
         _, reply, *rest = self._lab.ask(
             self._inside.clock(self.now_us), request.text, *self._inside.look(self._queued)
         )
+        if self._inside.has_moved(rest[0]):
+            self.owed_apart |= self.sight.owed
+            rest = self._lab.ask(*self._inside.look(self._queued))
         self.sight = self._inside.seen(rest, self.sight)
         self._queued += len(self.sight.arrived)
         return reply

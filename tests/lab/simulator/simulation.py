@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from redis.exceptions import NoScriptError
-
 from tests.lab.simulator.books import Finding
 from tests.lab.simulator.broker import Broker
 from tests.lab.simulator.clients import IDS, KEYLESS, OF_ITS_OWN, Client, Planned, planned
 from tests.lab.simulator.decisions import Decisions
-from tests.lab.simulator.driver import LANES, When, Wire
+from tests.lab.simulator.driver import LANES, Unavailable, When, Wire, has_run, reshard
 from tests.lab.simulator.inbox import Inbox
 from tests.lab.simulator.judge import Judge
 from tests.lab.simulator.network import TIMEOUT, Network, Request
@@ -37,6 +35,7 @@ SET_BACK_S, BY_LESS_S = (60, 120), (0.05, 12)
 # Whether messages have names of their own. Without names, the time of receipt tells them apart, by
 # Redis's clock; so that clock is not set then.
 RECURRING = 0.25  # the share of histories that have recurring rules
+RESHARDED = 0.4  # and of these, those whose store is moved to another number of shards
 NAMES, NO_NAMES = MESSAGES_HAVE = "names", "no names"
 CALM_US = 45 * SECOND  # when faults end; calls have ended as a rule
 PROMPT_AFTER_MS = 12_000  # from then on direct entries leave within a safety interval
@@ -56,15 +55,24 @@ class Result:
     taken: list[str]
     requests: int
     shards: int
+    rules: bool
 
 
 class Simulation:
     """The world of one seed, made anew for each run."""
 
     def __init__(
-        self, lab: Lab, seed: int, without: frozenset[str], sabotage: Sabotage, shards: int
+        self,
+        lab: Lab,
+        seed: int,
+        without: frozenset[str],
+        sabotage: Sabotage,
+        shards: int,
+        *,
+        rules: bool,
     ):
         self.world = World(Decisions(seed, without, sabotage.rates))
+        self._is_moving = False  # to another number of shards
         self._lab, self._sabotage = lab, sabotage
         # The fewer there are, the more calls share one.
         self._ids = IDS[: self.world.decisions.dice("ids").randint(1, len(IDS))]
@@ -80,12 +88,22 @@ class Simulation:
         self._runs_near = sabotage.near or self.world.decisions.dice("nearness").random() < 0.5
         by_less = self.world.decisions.dice("how far back").random() < 0.25
         self._set_back_s = BY_LESS_S if by_less else SET_BACK_S
-        if shards > 1:
+        self._judge = Judge(self._found, round(SAFETY_INTERVAL * 1000))
+        self._rules, self._then = self._new_rules(seed, always=rules), shards
+        if self._rules:
+            self._then = self._number_after(shards)
+            self._is_moving = self._then != shards
+        if max(shards, self._then) > 1:
             # A pause reaches the shards one after the other, which the judge does not know.
             self._ids, self._keys, self._pauses = IDS, OF_ITS_OWN, False
-        self._server = Server(self.world, lab, drift=DRIFT, shards=shards)
-        self._judge = Judge(self._found, round(SAFETY_INTERVAL * 1000))
+        if self._is_moving:
+            # A cursor of before is refused, and no undo is kept; messages have their own marks.
+            self._sweeps = self._undoes = False
+        # A resharding waits for the end of each lease, by Redis's clock.
+        self._goes_back = not self._is_moving
+        self._server = Server(self.world, lab, drift=DRIFT, shards=shards, then=self._then)
         self._judge.is_behind_since = self._server.is_behind_since
+        self._judge.owed_apart = self._server.owed_apart
         self._judge.is_earlier = self._server.is_earlier
         self._judge.now_us = lambda: self.world.now_us
         self._judge.has_forgotten = self._server.has_forgotten
@@ -95,8 +113,7 @@ class Simulation:
         self._inbox = self._new_inbox()
         self._judge.taken.messages = self._inbox.messages
         self._judge.runs.start = self._start_run
-        self._rules = self._new_rules(seed)
-        self._requests = self._scanners = self._workers = 0
+        self._requests = self._scanners = self._workers = self._operators = 0
 
     def run(self) -> int:
         """Returns how many requests were served."""
@@ -111,8 +128,12 @@ class Simulation:
             self._start_scanner()
         for _ in range(WORKERS if self._inbox.messages else 0):
             self._start_worker()
+        if self._is_moving:
+            self._start_reshard()
         self.world.run(CALM_US)
         self.world.decisions.calm = True
+        while self._is_moving and self.world.finding is None:
+            self.world.run(self.world.now_us + SECOND)
         self._judge.prompt_from_ms = self._server.now_ms + PROMPT_AFTER_MS
         self._start_scanner()
         self._start_resumer("c7")
@@ -146,11 +167,12 @@ class Simulation:
         client = Client(self._judge, plan, self._scripts, dice.choice(TIMEOUTS))
         Actor(self.world, f"c{number}", DRIFT, client.run)
 
-    def _new_rules(self, seed: int) -> Rules | None:
+    def _new_rules(self, seed: int, *, always: bool) -> Rules | None:
         dice = self.world.decisions.dice("rules")
         # These found something before there were rules.
         is_old = seed in (*FOUND, *FOUND_OVER_THREE) or self._sabotage is not NONE
-        if not self._sabotage.recurs and (is_old or dice.random() >= RECURRING):
+        is_spared = is_old or dice.random() >= RECURRING
+        if is_spared and not (always or self._sabotage.recurs):
             return None
         return Rules(
             *(self.world, self._judge, self._scripts, lambda: self._server.sight),
@@ -158,6 +180,31 @@ class Simulation:
             drift=DRIFT,
             dice=dice,
         )
+
+    def _number_after(self, shards: int) -> int:
+        """The number of shards that the store is moved to, or the same."""
+        dice, is_fixed = self.world.decisions.dice("reshard"), self._sabotage is not NONE
+        if not self._sabotage.reshards and (is_fixed or dice.random() >= RESHARDED):
+            return shards
+        return dice.choice([number for number in (1, 2, 3) if number != shards])
+
+    def _start_reshard(self) -> None:
+        self._operators += 1
+        actor = Actor(self.world, f"o{self._operators}", DRIFT, self._reshard)
+        actor.on_death = lambda: self.world.later(SECOND, self._start_reshard)
+
+    def _reshard(self, actor: Actor) -> None:
+        if self._operators == 1:
+            actor.sleep(actor.dice.uniform(0, 20))
+        self.world.say(actor.name, f"moves the store to {self._then} shards")
+        while True:
+            try:
+                reshard(self._scripts(actor), self._then)
+                break
+            except Unavailable:
+                actor.sleep(0.5)
+        self.world.say(actor.name, f"the store has {self._then} shards")
+        self._is_moving = False
 
     def _start_probe(self, name: str, kind: str) -> None:
         """When nothing fails any more, a call gets an answer, whatever happened before."""
@@ -184,6 +231,9 @@ class Simulation:
 
     def _new_inbox(self) -> Inbox:
         decisions = self.world.decisions
+        if self._is_moving:
+            self._clock_is_set = True
+            return Inbox(self.world, [])
         names = self._sabotage.messages or decisions.dice("inbox").choice(("", "", *MESSAGES_HAVE))
         self._clock_is_set = names != NO_NAMES
         numbers = [n for n in range(1, MESSAGES + 1) if names and decisions.takes(f"m{n}")]
@@ -260,7 +310,7 @@ class Simulation:
         changes = describe(before, after)
         if changes or (request.call and request.call.tell_no_change()):
             self.world.say("redis", f"{request.where} {request.step}: {changes or 'no change'}")
-        if not isinstance(reply, NoScriptError):  # then it is sent again
+        if has_run(reply):
             self._judge.ran(request, before, after, self._server.now_ms)
         self._words.carry()
         return reply
@@ -270,7 +320,8 @@ class Simulation:
             self._server.step_clock(round(dice.choice((0.01, 1, 10, 100)) * dice.random() * SECOND))
         if self.world.decisions.fault("scripts forgotten", where):
             self._server.forget_scripts()
-        if self._clock_is_set and (dice := self.world.decisions.fault("clock back", where)):
+        is_set = self._clock_is_set and self._goes_back
+        if is_set and (dice := self.world.decisions.fault("clock back", where)):
             self._server.step_clock(-round(dice.uniform(*self._set_back_s) * SECOND))
 
     def _found(self, finding: Finding) -> None:
@@ -285,20 +336,24 @@ def simulate(
     without: frozenset[str] = frozenset(),
     sabotage: Sabotage = NONE,
     shards: int = 1,
+    *,
+    rules: bool = False,
 ) -> Result:
-    """Run a seed, without the faults, calls and processes that are left out."""
+    """Run a seed, without the faults, calls and processes that are left out; or with rules."""
     shards = sabotage.shards or shards
-    simulation = Simulation(lab, seed, without, sabotage, shards)
+    simulation = Simulation(lab, seed, without, sabotage, shards, rules=rules)
     world = simulation.world
     try:
         with owned(world, simulation._judge), sabotage.applied():
             requests = simulation.run()
     finally:
         world.end()
-    return Result(seed, world.finding, world.history, world.decisions.taken, requests, shards)
+    found = world.finding, world.history, world.decisions.taken
+    return Result(seed, *found, requests, shards, rules)
 
 
 def report(result: Result) -> str:
     """The finding, and the history that led to it."""
     again = f"./tests/run simulate --seed {result.seed} --shards {result.shards}"
+    again += " --rules" * result.rules
     return "\n".join([f"seed {result.seed}: {result.finding}", *result.history, again])
