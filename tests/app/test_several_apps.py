@@ -248,4 +248,5 @@ def test_a_broker_that_is_reached_in_another_way_is_the_same(delayq_app, url, re
     delayq_app(url).delayq.hand_over()
     web = delayq_app(f"{other};{url}", delayq_url=url)
     MORE_WAYS[way](web.task(name="remind")(noop), 1)
+    write(web.delayq)
     assert web.delayq.counts().scheduled

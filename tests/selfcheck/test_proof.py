@@ -42,7 +42,7 @@ def histories(monkeypatch):
 
     def set_findings(*seeds):
         def simulate(_lab, seed, **_sabotage):
-            return Result(seed, FINDING if seed in seeds else None, [], ["c1.1 lost"], 600, 1)
+            return Result(seed, FINDING if seed in seeds else None, [], ["c1.1 lost"], 600, 1, False)
 
         monkeypatch.setattr(proof, "simulate", simulate)
 
