@@ -154,7 +154,7 @@ def busy():
 
 
 def test_a_worker_whose_pool_is_busy_lets_others_claim_first(delayq, report, process, busy):
-    writer = Writer(delayq, busy)
+    writer = Writer(delayq, lambda: busy)
     delayq.every("r", report.s(7), FIVE_MINUTES)
     assert (writer.look(), busy.got) == (GIVEN_WAY, [])
     process(report)()
@@ -163,7 +163,7 @@ def test_a_worker_whose_pool_is_busy_lets_others_claim_first(delayq, report, pro
 
 
 def test_a_busy_worker_claims_a_rule_that_no_other_one_has_claimed_meanwhile(delayq, report, busy):
-    writer = Writer(delayq, busy)
+    writer = Writer(delayq, lambda: busy)
     delayq.every("r", report.s(7), FIVE_MINUTES)
     for _ in range(2):
         writer.look()

@@ -11,6 +11,8 @@ import pytest
 from celery_delayq.contrib.rules import TASK
 from celery_delayq.contrib.rules.step import REST, SKIPPED
 from celery_delayq.core.store import What
+from tests.rules.support import now
+from tests.support.redis_server import RedisServer
 from tests.support.waiting import eventually
 from tests.worker.conftest import make_project, patient, server
 from tests.worker.project import TASKS
@@ -31,6 +33,12 @@ def start(project, start_worker):
     return lambda: start_worker(TASKS, "-P", "threads", env=project.env)
 
 
+def lapse(project, name):
+    """Let workers look at a rule now: the claim on it lapses, or it has written a minute's runs."""
+    for ahead in project.delayq.services.scripts:
+        project.client.zadd(ahead.keys["rules_next"], {name: 0}, xx=True)
+
+
 def ids(project, what):
     return [event.id for event in project.delayq.history() if event.what is what]
 
@@ -41,9 +49,7 @@ def test_no_slot_is_doubled_or_left_out_though_a_worker_is_killed(project, start
     eventually(lambda: len(ids(project, What.HANDED_OVER)) >= 3)
     first.kill()
     start()
-    # The first runs are written by `every`; those after a minute would be by a worker.
-    for ahead in project.delayq.services.scripts:
-        project.client.zadd(ahead.keys["rules_next"], {"tick": 0}, xx=True)
+    lapse(project, "tick")
     handed_over = len(ids(project, What.HANDED_OVER))
     eventually(lambda: len(ids(project, What.HANDED_OVER)) >= handed_over + 3)
     rule.pause()
@@ -162,7 +168,73 @@ def test_a_worker_without_rules_runs_no_task_of_theirs_and_imports_nothing_that_
     in_pool("-P", "threads", published=0).stop()
     assert noted(RAN) == noted(PUBLISHED) == []
     [imported] = noted(IMPORTED)
-    writes = {
-        f"celery_delayq.contrib.rules.{name}" for name in ("writing", "timing", "rule", "beat")
-    }
-    assert {*imported["names"]} & {"cronsim", *writes} == set()
+    writes = ("writing", "timing", "rule", "beat", "pool")
+    names = {"cronsim", *(f"celery_delayq.contrib.rules.{name}" for name in writes)}
+    assert {*imported["names"]} & names == set()
+
+
+def test_a_worker_writes_runs_again_when_its_broker_is_back(make_project, start_worker, server):
+    with RedisServer() as broker:
+        project = make_project(broker_url=broker.url(), delayq_url=server.url())
+        waiting = lambda name: [*project.delayq.tasks(tag=f"every:{name}")]  # noqa: E731
+        worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
+        project.delayq.every("before", project.tasks["note"].s(), timedelta(days=1))
+        eventually(lambda: waiting("before"))
+
+        seen = len(worker.lines)
+        broker.restart()
+
+        worker.wait_log("Connected to", since=seen)
+        project.delayq.every("after", project.tasks["note"].s(), timedelta(days=1))
+        eventually(lambda: waiting("after"))
+
+
+# While all processes of a pool are busy.
+
+
+@pytest.fixture
+def busy(project, in_pool):
+    """Start a worker, and let each of its processes run a task; return it, and how to end those."""
+
+    def busy(processes):
+        worker = in_pool("-P", "prefork", "-c", str(processes), published=0)
+        held = [project.tasks["hold"].delay(600) for _ in range(processes)]
+        for result in held:
+            project.wait_runs(result)
+        return worker, lambda: [project.let_go(result) for result in held]
+
+    return busy
+
+
+def test_another_worker_writes_the_runs_while_the_task_for_them_waits_in_a_busy_pool(
+    project, busy, in_pool
+):
+    worker, let_go = busy(2)
+    project.delayq.every("r", project.tasks["note"].s(), SECOND, missed="all")
+    worker.wait_log(rf"{TASK}\[.*received")
+    lapse(project, "r")
+
+    in_pool("-P", "prefork", "-c", "1", published=30)
+
+    let_go()
+    worker.wait_log(rf"{TASK}\[.*succeeded")
+    events = project.delayq.history()
+    dues = sorted(event.due for event in events if event.what is What.SCHEDULED)
+    assert {after - before for before, after in pairwise(dues)} == {SECOND}
+
+
+def test_the_only_worker_writes_all_runs_as_soon_as_one_of_its_processes_is_free(project, busy):
+    worker, let_go = busy(1)
+    begun = now(project.delayq)
+    project.delayq.every("r", project.tasks["note"].s(), SECOND, missed="all")
+    is_set = now(project.delayq)
+    worker.wait_log(rf"{TASK}\[.*received")
+    assert project.delayq.counts().scheduled == 0
+
+    let_go()
+
+    eventually(lambda: len(ids(project, What.HANDED_OVER)) >= 3)
+    events = project.delayq.history()
+    dues = sorted(event.due for event in events if event.what is What.SCHEDULED)
+    assert begun < dues[0] <= is_set + SECOND
+    assert {after - before for before, after in pairwise(dues)} == {SECOND}

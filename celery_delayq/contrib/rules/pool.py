@@ -59,13 +59,16 @@ class Pool:
     def write(self, claims: Claims) -> None:
         """Let a task write the runs of the rules that are claimed."""
         self._claims, self._began = claims, clock.monotonic()
-        if self._worker.consumer.hub is not None:
-            self._waker.wake()
-        else:  # this thread may do so, as Celery's timer does there with tasks that have an eta
+        hub = self._worker.consumer.hub
+        if hub is None:  # this thread may do so, as Celery's timer does with tasks that have an eta
             self._send()
+        elif self._waker.is_there:
+            self._waker.wake()
+        else:  # for the first rule: the oldest kombu's loop looks at this after some seconds
+            hub.call_soon(self.listen, hub)
 
     def listen(self, hub: Any) -> None:
-        """Hear from the writer's thread in the worker's loop, which begins, perhaps anew."""
+        """Hear from the writer's thread in the worker's loop, which may have begun anew."""
         self._waker.listen(hub)
         self._waker.wake()  # claims that came before wait
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import random
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery import bootsteps
@@ -47,12 +49,14 @@ class Writer:
 
     Args:
         delayq: The ``DelayQ`` of its app.
-        pool: The pool in which runs are written; ``None``: this thread writes them.
+        make_pool: Makes the pool in which runs are written, when the first rule is due; ``None``:
+            this thread writes them.
     """
 
-    def __init__(self, delayq: HasServices, pool: Pool | None = None) -> None:
+    def __init__(self, delayq: HasServices, make_pool: Callable[[], Pool] | None = None) -> None:
         self._services = delayq.services
-        self._pool = pool
+        self._make_pool = make_pool
+        self._pool: Pool | None = None
         self._stopping, self._awake = threading.Event(), threading.Event()
         self._thread = OwnThread("delayq-rules", self._run, self._stopping)
         self._source: Source | None = None
@@ -88,7 +92,7 @@ class Writer:
     def write(self) -> float:
         """Write the runs of each shard's rules, or let the pool do so; return the same."""
         rest = self._claim()
-        while self._claims and self._pool is None:
+        while self._claims and self._make_pool is None:
             from . import writing
 
             writing.write_claimed(self._services, self._claims)
@@ -124,6 +128,10 @@ class Writer:
         if not found.names:
             self._gave_way.discard(shard.number)
             return found.rest
+        if self._make_pool is not None and self._pool is None:
+            self._pool = self._make_pool()
+        if self._pool is not None and (rest := self._pool.rest()):
+            return rest
         if self._pool is not None and self._pool.is_busy and shard.number not in self._gave_way:
             self._gave_way.add(shard.number)
             return GIVEN_WAY
@@ -170,22 +178,27 @@ class RulesStep(bootsteps.StartStopStep):
     def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
         services = find(worker.app)
         self.enabled = services is not None and services.has_store and not no_delayq
+        self._pool: Pool | None = None
         if self.enabled:
-            from .pool import Pool
+            self._writer = Writer(worker.app.delayq, partial(self._make_pool, worker))
 
-            self._pool = Pool(worker)
-            self._writer = Writer(worker.app.delayq, self._pool)
+    def _make_pool(self, worker: Any) -> Pool:
+        from .pool import Pool
+
+        self._pool = Pool(worker)
+        return self._pool
 
     def start(self, _worker: Any) -> None:
         self._writer.start()
 
     def register_with_event_loop(self, _worker: Any, hub: Any) -> None:
-        if self.enabled:
+        if self._pool is not None:
             self._pool.listen(hub)
 
     def stop(self, _worker: Any) -> None:
         self._writer.stop()
-        self._pool.close()
+        if self._pool is not None:
+            self._pool.close()
 
     # A worker that gets SIGQUIT, or shuts down softly, calls this instead.
     terminate = stop
