@@ -1,6 +1,7 @@
 """Redis's clock, and a process's own, that are wrong for a while: no rule is silent for longer."""
 
 import json
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 
@@ -9,7 +10,13 @@ import time_machine
 
 from celery_delayq.contrib.testing import isolated
 from celery_delayq.contrib.testing.moved import clock_key
+from celery_delayq.errors import StoreUnavailable
 from tests.rules.support import DAILY, HOUR, now, runs, write
+from tests.sentinel.conftest import start_group
+from tests.sentinel.faults import kill
+from tests.support.waiting import eventually
+
+__all__ = ["start_group"]
 
 SECOND = timedelta(seconds=1)
 NEAR = 30 * SECOND  # a slot so near, which ran while the clock was ahead, does not run again
@@ -130,3 +137,27 @@ def test_a_process_whose_own_clock_is_wrong_writes_the_same_runs(delayq, report,
     assert first.due - now(delayq) < HOUR
     message = json.loads(delayq.services.entries.find(first.id).message)
     assert datetime.fromisoformat(message["headers"]["expires"]) == first.due + 60 * SECOND
+
+
+@pytest.mark.parametrize("wrong", [-HOUR, HOUR], ids=str)
+def test_a_replica_that_takes_over_with_another_clock_silences_no_rule(
+    app, report, start_group, wrong
+):
+    group = start_group("--replica-read-only", "no")
+    with isolated(app, redis=group.url(), delayq_transport_options=group.options) as delayq:
+        delayq.every("r", report.s(), SECOND)
+        write(delayq)
+        [replica] = group.replicas
+        for shard in delayq.services.scripts:
+            replica.client().set(clock_key(shard), wrong // timedelta(microseconds=1))
+
+        kill(group)
+
+        eventually(lambda: is_reached(delayq))
+        write(delayq)
+        assert is_going_on(delayq, "r")
+
+
+def is_reached(delayq):
+    with suppress(StoreUnavailable):
+        return delayq.counts().now_ms

@@ -214,8 +214,9 @@ def test_another_worker_writes_the_runs_while_the_task_for_them_waits_in_a_busy_
     worker.wait_log(rf"{TASK}\[.*received")
     lapse(project, "r")
 
-    in_pool("-P", "prefork", "-c", "1", published=30)
+    in_pool("-P", "prefork", "-c", "1")
 
+    eventually(lambda: len(ids(project, What.SCHEDULED)) >= 30)
     let_go()
     worker.wait_log(rf"{TASK}\[.*succeeded")
     events = project.delayq.history()

@@ -4,7 +4,7 @@ import signal
 import sys
 from importlib import import_module
 
-NAMES = ("kills", "beside", "load", "rest", "django")
+NAMES = ("kills", "beside", "load", "rest", "django", "clocks")
 
 
 def main() -> int:
