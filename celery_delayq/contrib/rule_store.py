@@ -160,10 +160,15 @@ def change(shard: Shard, name: str | bytes, what: str, given: str = "", most: in
     return str(answer.decode())
 
 
-def put(entries: Entries, what: str, name: str, row: Mapping[str, Any]) -> tuple[Shard, str]:
-    """Set a rule, or load it; return its shard, and the answer of ``rule.lua``."""
+def put(
+    entries: Entries, what: str, name: str, row: Mapping[str, Any], *, has_moved: bool = False
+) -> tuple[Shard, str]:
+    """Set a rule, or load it; return its shard, and the answer of ``rule.lua``.
+
+    One that *has_moved* from another shard is no new one, so it is set however many there are.
+    """
     shard = shard_for(entries, row["home"])
-    most = -(-MOST_RULES // len(entries.unasked_shards))
+    most = _ANY if has_moved else -(-MOST_RULES // len(entries.unasked_shards))
     return shard, change(shard, name, what, json.dumps(row), most)
 
 

@@ -132,7 +132,7 @@ def _put(services: Services, name: str, row: dict[str, str], before: Stored | No
     has_moved = before is not None and before.shard != home.number  # it has another key
     if before is not None and has_moved:
         store.change(shards[before.shard], name, "move", json.dumps(row))
-    answer = store.put(services.entries, "put", name, row)[1]
+    answer = store.put(services.entries, "put", name, row, has_moved=has_moved)[1]
     for other in store.find_all(services.entries, name)[1:]:
         store.change(shards[other.shard], name, "remove")
     if answer == "full":
