@@ -107,6 +107,7 @@ def in_pool(project, start_worker, noted):
     return in_pool
 
 
+@pytest.mark.libraries
 def test_receivers_of_publishing_run_in_the_pool_and_not_in_the_process_that_forks(
     project, in_pool, noted
 ):
@@ -120,6 +121,7 @@ def test_receivers_of_publishing_run_in_the_pool_and_not_in_the_process_that_for
     assert {one["pid"] for one in noted(PUBLISHED)} <= children
 
 
+@pytest.mark.libraries
 @pytest.mark.parametrize("pool", ["solo", "threads", "gevent"])
 def test_each_pool_writes_runs_once(project, in_pool, noted, pool):
     project.delayq.every("r", project.tasks["note"].s(), SECOND)
@@ -173,6 +175,7 @@ def test_a_worker_without_rules_runs_no_task_of_theirs_and_imports_nothing_that_
     assert {*imported["names"]} & names == set()
 
 
+@pytest.mark.libraries
 def test_a_worker_writes_runs_again_when_its_broker_is_back(make_project, start_worker, server):
     with RedisServer() as broker:
         project = make_project(broker_url=broker.url(), delayq_url=server.url())
@@ -224,6 +227,7 @@ def test_another_worker_writes_the_runs_while_the_task_for_them_waits_in_a_busy_
     assert {after - before for before, after in pairwise(dues)} == {SECOND}
 
 
+@pytest.mark.libraries
 def test_the_only_worker_writes_all_runs_as_soon_as_one_of_its_processes_is_free(project, busy):
     worker, let_go = busy(1)
     begun = now(project.delayq)
