@@ -97,6 +97,7 @@ class Figures:
 
 
 def trial(writer: str, names: tuple[str, ...], wrong: int, seconds: float) -> Figures:
+    """Let the master fail twice, so many seconds apart, while the writer writes these rules."""
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(RedisServer())
         group = stack.enter_context(WronglyTimed(wrong, broker.folder))
@@ -136,12 +137,14 @@ def trial(writer: str, names: tuple[str, ...], wrong: int, seconds: float) -> Fi
         marks.append(time.time())
         lines = [json.loads(line) for line in broker.client(db=1).lrange(NOTES, 0, -1)]
         bad = [line for each in processes for line in each.lines if BAD_LINE.search(line)]
-        return Figures(*_figures(lines, marks), bad)
+        return Figures(*_figures(names, lines, marks), bad)
 
 
-def _figures(lines: list[dict], marks: list[float]) -> tuple[dict, dict, dict]:
+def _figures(
+    names: tuple[str, ...], lines: list[dict], marks: list[float]
+) -> tuple[dict, dict, dict]:
     silent, runs, twice = {}, {}, {}
-    for name in dict.fromkeys(line["rule"] for line in lines):
+    for name in names:
         mine = [line for line in lines if line["rule"] == name]
         times = sorted(line["at"] for line in mine)
         phases = [*pairwise(marks)]
