@@ -42,7 +42,8 @@ def histories(monkeypatch):
 
     def set_findings(*seeds):
         def simulate(_lab, seed, **_sabotage):
-            return Result(seed, FINDING if seed in seeds else None, [], ["c1.1 lost"], 600, 1, False)
+            finding = FINDING if seed in seeds else None
+            return Result(seed, finding, [], ["c1.1 lost"], 600, 1, rules=False)
 
         monkeypatch.setattr(proof, "simulate", simulate)
 
