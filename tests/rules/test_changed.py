@@ -183,17 +183,21 @@ def test_a_remove_takes_all_rows(delayq, every, rows):
     assert rows() == []
 
 
-@pytest.mark.parametrize("is_paused", [False, True], ids=["changed", "resumed"])
-def test_a_rule_goes_on_behind_the_slots_whose_runs_were_due(delayq, report, rows, is_paused):
+@pytest.mark.parametrize("what", ["changed", "resumed", "loaded"])
+def test_a_rule_goes_on_behind_the_slots_whose_runs_were_due(delayq, report, rows, what):
     rule = support.every(delayq, "r", report.s(1), HOUR, jitter=3600)
     offset = Plan("{}", Timing("every 3 s"), "one", 3600.0).offset("r")
     assert offset > timedelta(minutes=1)
-    if is_paused:
+    if what == "resumed":
         rule.pause()
-    row = json.dumps(given(rows()[0], digest="abc"))
+    changed = given(rows()[0], digest="abc")
+    change = {
+        "changed": ("put", json.dumps(changed), 10),
+        "resumed": ("resume",),
+        "loaded": ("load", json.dumps(changed | {"since": "1", "last": "1"}), 10),
+    }[what]
     before = delayq.counts().now_ms
 
-    change = ("resume",) if is_paused else ("put", row, 10)
     store.change(store.shard_for(delayq.services.entries, "r"), "r", *change)
 
     last = store.find(delayq.services.entries, "r").last

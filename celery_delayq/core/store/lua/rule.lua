@@ -13,17 +13,17 @@ Returns  the answer, a text: new; changed; back, changed to what it was before b
 Cost     O(log N)
 Keeps    a rule writes nothing until what it wrote before was cleared up
 ]]
+-- The slot after which a rule goes on that is changed or resumed now. The runs of the slots up to it were due.
+local function since(call, rule)
+  return call.now - (tonumber(rule.offset) or 0)
+end
+
 -- Merge a rule of a dump with the one that is here. If that is not the same one, the dump brings its runs up to the last
 -- slot, and this store gives up its own.
 local function merge(call, rule, given)
   if rule.since == given.since then return 'same' end
-  rule.last = math.max(tonumber(given.last), call.now)
+  rule.last = math.max(tonumber(given.last), since(call, rule))
   return 'changed'
-end
-
--- The slot after which a rule goes on that is changed or resumed now. The runs of the slots up to it were due.
-local function since(call, rule)
-  return call.now - (tonumber(rule.offset) or 0)
 end
 
 local function put(call, rule, given)
