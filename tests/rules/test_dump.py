@@ -7,7 +7,7 @@ import pytest
 
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.errors import InvalidDump
-from tests.rules.support import DAILY, HOUR, NEW_YEAR, every, runs, write
+from tests.rules.support import DAILY, HOUR, NEW_YEAR, every, runs, set_back, write
 from tests.support.shards import each
 
 
@@ -47,6 +47,21 @@ def test_the_same_dump_again_changes_nothing(delayq, report, moved):
     found = runs(delayq), delayq.rule("r")
     assert delayq.load(lines).loaded == 0
     assert (runs(delayq), delayq.rule("r")) == found
+
+
+def test_a_run_that_was_delivered_since_the_dump_is_not_written_again(delayq, report, redis):
+    every(delayq, "r", report.s(7), HOUR, missed="all")
+    set_back(delayq, redis, "r", hours=3)
+    lines = [json.dumps(line) for line in delayq.dump()]
+    write(delayq)
+    assert delayq.hand_over() == 3
+    waiting = runs(delayq)
+    delayq.rule("r").remove()
+
+    delayq.load(lines)
+    write(delayq)
+
+    assert runs(delayq) == waiting
 
 
 def test_a_paused_rule_comes_back_paused(delayq, report, moved):

@@ -14,8 +14,9 @@ rows...  runs      of each run, one after the other, in the order of their slots
          body         the record's part from the flags on
          template     the template that `body` shares; empty if it comes with a run before this one
 
-Returns  the answer, a text with a word for each run: done; past, its slot was written before; held, its key is; omitted; or
-         one word, changed: the rule has another revision, or a flag, and nothing was written
+Returns  the answer, a text with a word for each run: done; past, its slot was written before; taken, it is there, or was
+         delivered; held, its key is; omitted; or one word, changed: the rule has another revision, or a flag, and nothing
+         was written
 Cost     O(log N) a run; the caller bounds runs and bytes
 Keeps    each slot becomes one entry at most, even if two processes compute it, or one does so late
 ]]
