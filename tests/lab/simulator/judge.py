@@ -218,9 +218,12 @@ class Judge:
         """Whether its caller knows how it ended, so that it takes no effect any more.
 
         If Redis's clock was set back by less than a call's time, a request may be late by so much.
+        A writer's look ends even if one of its steps got no answer.
         """
-        is_unknown = call.how == "unavailable" and self.is_behind_since(call.ended_us)
-        return call.how in ("answered", "unavailable") and not is_unknown
+        if call.how not in ("answered", "unavailable"):
+            return False
+        may_be_unknown = call.how == "unavailable" or call.kind == "write"
+        return not (may_be_unknown and self.is_behind_since(call.ended_us))
 
     def in_order(self, call: Call, about: set[str], kind: str) -> None:
         """No call that began after this one's end has changed these, or found nothing there."""
