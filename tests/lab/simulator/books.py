@@ -37,13 +37,14 @@ RULES = {
     "slot": "a slot of a rule has one run at most, and only while the rule is at work",
     "missed": "a slot is left out only if it was missed, met a held key, or its rule was changed",
     "cleared": "a change of a rule takes its older runs, and only those; not what others changed",
+    "loaded": "a load brings a rule as it was dumped, or lets the one that is there begin anew",
     "left over": "due entries leave",
     "check": "the package's own check finds nothing",
     "error": "no other errors",
 }
 
 # Calls about a recurring rule, in several steps; and the looks of those that write its runs.
-RULE_KINDS = ("write", "every", "every pause", "every resume", "every remove")
+RULE_KINDS = ("write", "every", "every pause", "every resume", "every remove", "dump", "load")
 # The effects on entries of calls, if these are not their own kind.
 EFFECTS = {"sweep": ("reschedule",), **dict.fromkeys(RULE_KINDS, ("schedule", "cancel"))}
 
@@ -130,6 +131,7 @@ class Call:
     rule: str = ""  # the name of the rule that it is about
     plan: str = ""  # and the name of the plan that it sets
     rules_seen: set[RuleView | None] = field(default_factory=set)  # as its requests found it
+    dumped: set[RuleView | None] = field(default_factory=set)  # as the dump found it that it loads
     keys_held: set[str] = field(default_factory=set)  # as the requests of a writer found them
     asked_to_turn: bool = False  # a step of Redis has answered what it made of the rule
     turned: bool = False  # it has changed the rule

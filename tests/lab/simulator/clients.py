@@ -150,6 +150,7 @@ class Client:
     ):
         self._rules, self._run_of = rules, run_of
         self._picked = ""  # the last run that it was about
+        self._dumped: set[Any] = set()  # the rule as its dump found it
         self._judge = judge
         self._plan = plan
         self._scripts = scripts
@@ -189,6 +190,7 @@ class Client:
         call.hurries = one.runs_now
         if kind in RULE_KINDS:
             call.rule, call.plan = one.rule, one.plan.name if one.plan else ""
+            call.dumped = self._dumped
         if before is None:
             self._stored = None
         else:
@@ -208,6 +210,8 @@ class Client:
             us = round(dice.choice((0.001, 0.01, 1, self._timeout)) * dice.random() * SECOND)
             world.later(us, lambda: actor.call is call and actor.interrupt(Interrupted()))
         how, answers = self._outcome(actor, caller, one)
+        if (kind, how) == ("dump", "answered"):
+            self._dumped = call.rules_seen
         actor.begin(None)
         world.say(actor.name, f"{one.name}: {how} {', '.join(map(str, answers))}")
         self._judge.ended(call, how, answers, world.now_us, actor.slept_us)

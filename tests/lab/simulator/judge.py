@@ -67,6 +67,10 @@ class Judge:
         """
         self._find = lambda _: None
 
+    def place(self, sight: Sight, task_id: str) -> str:
+        """Where an entry is, or was: one that the store has to remember is not gone."""
+        return self._remembered.place(sight, task_id)
+
     def failed(self, *told: Any) -> None:
         """A scanner or a worker has logged an exception that it did not expect."""
         self.found("error", f"{told}: {sys.exc_info()[1]!r}")

@@ -4,12 +4,12 @@ A slot is known by its time, whichever revision of its rule writes it. Its run i
 other, about which the judge's other books say the rest.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.lab.simulator.books import RULE_KINDS, Answer, Call, rule_of
 from tests.lab.simulator.network import Request
-from tests.lab.simulator.sight import RuleView, Sight
+from tests.lab.simulator.sight import GONE, RuleView, Sight
 
 TARDY_MS = 15_000  # after a slot was due, a writer has looked, and a little more
 TAG = "every:"
@@ -37,6 +37,8 @@ class Recurring:
         self._runs: dict[str, Written] = {}  # by their ids
         self._passed_ms: dict[str, int] = {}  # no slot of a rule up to that is to come
         self._cleared_ms: dict[str, int] = {}  # when a rule's old runs were cleared up
+        self._cleared: set[str] = set()  # and the ids of these runs
+        self._before_load: set[str] = set()  # ids of runs of before a load brought their rule back
         self._latest_ms = 0  # that Redis's clock has shown
         self._was_set_back = False
         # Ids that a caller has changed, and that a scanner has leased: they stay as they are.
@@ -63,13 +65,19 @@ class Recurring:
         if run.slot_ms <= self._passed_ms[name]:
             self._found("slot", f"{run} is written, up to {self._passed_ms[name]} all were before")
         for other in self._runs.values():
-            if (other.rule, other.slot_ms) == (name, run.slot_ms) and self._lasts(other, run):
+            is_same = (other.rule, other.slot_ms) == (name, run.slot_ms)
+            if is_same and self._lasts(other, run, before):
                 self._found("slot", f"{run} is written by {request.where}; {other} was before")
         self._runs[task_id] = run
+        for ids in (self._touched, self._leased, self._cleared, self._before_load):
+            ids.discard(task_id)
 
-    def _lasts(self, other: Written, run: Written) -> bool:
+    def _lasts(self, other: Written, run: Written, sight: Sight) -> bool:
         """Whether a run bars another one of its slot."""
         life = self._judge.lives[other.name, other.task_id]
+        if other.task_id in self._before_load:
+            # The dump was made before. Only the store may still know of it, by its id.
+            return other.task_id == run.task_id and self._judge.place(sight, run.task_id) != GONE
         if other.revision == run.revision:
             return True
         # Somebody moved it, or brought it back: it stays when its rule changes.
@@ -83,10 +91,14 @@ class Recurring:
         """A run goes with a change of its rule."""
         run = self._runs.get(task_id)
         rule = before.rules.get(run.rule) if run else None
-        is_old = rule is not None and run is not None and run.revision < rule.revision
+        is_old = rule is not None and run is not None and self._is_of_before(run, rule)
+        self._cleared.add(task_id)
         if not is_old or task_id in self._touched:
             what = "was changed by its owner" if task_id in self._touched else f"is of {rule}"
             self._found("cleared", f"{request.where} cancels {run or task_id}, which {what}")
+
+    def _is_of_before(self, run: Written, rule: RuleView) -> bool:
+        return run.revision < rule.revision or run.task_id in self._before_load
 
     def ran(self, request: Request, before: Sight, after: Sight, now_ms: int) -> None:
         self._was_set_back = self._was_set_back or now_ms < self._latest_ms
@@ -117,17 +129,39 @@ class Recurring:
                 self._found("unasked", f"{rule_of(name)} goes, and no call removed it")
             return
         if old is None or old.revision != new.revision:
-            kind = _kind_of(old, new)
+            kind = "load" if call.kind == "load" else _kind_of(old, new)
             if call.kind == "write" and kind == "rewind" and self._was_set_back:
                 call.about.add(rule_of(name))
             else:
                 self._turned(call, name, kind)
             if kind in ("every", "every resume", "rewind"):  # its slots count from now on
                 self._passed_ms[name] = now_ms - (old.offset_ms if old else 0)
+            if kind == "load":
+                self._loaded(call, name, old, new, now_ms)
         elif "c" in old.flags and "c" not in new.flags:
             self._cleared_ms[name] = now_ms
         elif old.last_ms != new.last_ms:
             self._passes(request, name, new, after, now_ms)
+
+    def _loaded(
+        self, call: Call, name: str, old: RuleView | None, new: RuleView, now_ms: int
+    ) -> None:
+        """A rule that is gone comes back; one that is there is another one, and begins anew."""
+        dumped = {_in_order(one) for one in call.dumped if one is not None}
+        if old is None:
+            is_right = _in_order(new) in dumped
+            self._before_load |= {one.task_id for one in self._runs.values() if one.rule == name}
+        else:
+            # The dump brings its runs up to its last slot.
+            begun = {
+                replace(old, last_ms=max(one.last_ms, now_ms - old.offset_ms))
+                for one in dumped
+                if one.since_ms != old.since_ms
+            }
+            is_right = replace(new, revision=old.revision, flags=old.flags) in begun
+        if not is_right:
+            self._found("loaded", f"{rule_of(name)} was {old}, is {new}; the dump has {dumped}")
+        self._passed_ms[name] = new.last_ms
 
     def _turned(self, call: Call, name: str, kind: str) -> None:
         end_us = call.ended_us if call.how == "answered" else call.began_us + call.timeout_us
@@ -149,7 +183,8 @@ class Recurring:
     ) -> None:
         """Each slot up to the last one has a run, or a reason to have none."""
         every_ms, passed_ms = rule.every_ms, self._passed_ms[name]
-        written = {one.slot_ms for one in self._runs.values() if one.rule == name}
+        runs = [one for one in self._runs.values() if one.task_id not in self._cleared]
+        written = {one.slot_ms for one in runs if one.rule == name}
         # A run meets the holder of its key, and be it the run of the slot before.
         is_held = rule.key in (request.call.keys_held | after.holders.keys())
         for slot_ms in range(_next(passed_ms, every_ms), rule.last_ms + 1, every_ms):
@@ -184,6 +219,9 @@ class Recurring:
             "SET": call.turned or any(one and one.plan == call.plan for one in seen),
             "MISSING": not call.turned or call.kind == "every",
             "SAME": not call.turned,
+            "DUMPED": seen != {None},
+            "LOADED": seen != {None},
+            "REFUSED": False,
         }[answer.word]
         if not is_so:
             self._found("answer", f"{call.name}, {call.kind}, gets {answer}; it saw {seen}")
@@ -206,6 +244,11 @@ class Recurring:
 
     def _found(self, rule: str, what: str) -> None:
         self._judge.found(rule, what)
+
+
+def _in_order(rule: RuleView) -> RuleView:
+    """The same rule; the order of flags says nothing."""
+    return replace(rule, flags="".join(sorted(rule.flags)))
 
 
 def _held(sight: Sight, now_ms: int) -> set[str]:

@@ -20,6 +20,8 @@ MOVES = {
     "paused": ("every", "every resume", "every resume", "every resume", "every remove"),
 }
 OF_A_RUN = ("cancel", "cancel", "undo", "reschedule", "run now", "edit", "release")
+# Of an operator. If a command fails, the next one is its repetition.
+COPIES = ("dump", "dump", "every remove", "load", "load", "dump", "every remove", "load", "load")
 STEPS = 100 * SECOND  # for a call of several steps, each with its own time
 
 
@@ -54,6 +56,19 @@ def planned_about_rules(
         form = dice.choice(forms[rule]) if kind == "every" else None
         plan.append(replace(one, plan=form, pause_s=_pause(dice)))
     return plan
+
+
+def planned_loads(dice: random.Random, client: int, rules: Sequence[str]) -> list[Planned]:
+    """The calls of an operator, who dumps a rule and loads it; others set it anew meanwhile."""
+    rule = dice.choice(rules)
+    return [
+        Planned(
+            *(f"c{client}.{number}", kind, (), When("at", 0)),
+            pause_s=dice.choice((1, 5, 12)) * dice.random(),
+            rule=rule,
+        )
+        for number, kind in enumerate(COPIES, 1)
+    ]
 
 
 def _about_run(dice: random.Random, name: str, rule: str) -> Planned:

@@ -9,6 +9,9 @@ from celery import Celery
 
 from celery_delayq import DelayQ
 from celery_delayq.contrib import rule_store
+from celery_delayq.contrib.care import dumping
+from celery_delayq.contrib.care.lines import DUMP, END, FORMAT, Line, line_of
+from celery_delayq.contrib.care.loading import load
 from celery_delayq.contrib.rule_store import Stored
 from celery_delayq.contrib.rules import step, writing
 from celery_delayq.contrib.rules.methods import RuleMethods
@@ -48,6 +51,7 @@ class RuleCaller:
         self._app = _app("amqp://127.0.0.1:1" if relayed else NOWHERE)
         self._mine = _Mine(self._app, known)
         self._writer = Writer(self._mine)
+        self._dumped: list[Line] = []  # of one rule
 
     def look(self) -> float:
         """Look at all rules, as the writer's thread does; return after how many seconds again."""
@@ -61,11 +65,25 @@ class RuleCaller:
         """
         if one.kind == "every":
             return self._set(one.rule, one.plan)
+        if one.kind in ("dump", "load"):
+            return self._dump(one.rule) if one.kind == "dump" else self._load()
         rule = self._mine.rule(one.rule)
         if rule is None:
             return Answer("MISSING")
         change = {"every pause": rule.pause, "every resume": rule.resume}
         return Answer("CHANGED" if change.get(one.kind, rule.remove)() else "SAME")
+
+    def _dump(self, name: str) -> Answer:
+        """Dump the rules, and keep the line of one; a read of all tasks would seldom succeed."""
+        found = [line for line in dumping._rules(self._mine.services) if line["name"] == name]
+        end = line_of(END, tasks=0, unreadable=0)
+        self._dumped = [line_of(DUMP, format=FORMAT), *found, end] if found else []
+        return Answer("DUMPED" if found else "MISSING")
+
+    def _load(self) -> Answer:
+        if not self._dumped:
+            return Answer("MISSING")
+        return Answer("LOADED" if load(self._mine.services, self._dumped) else "REFUSED")
 
     def _set(self, name: str, plan: RulePlan) -> Answer:
         # The broker of a world has no queues to declare.
@@ -151,6 +169,7 @@ def rule_view(name: bytes, row: bytes) -> RuleView:
         offset_ms=plan.offset(stored.name) // timedelta(milliseconds=1),
         most={"none": 0, "one": 1, "all": MOST_MISSED}[plan.missed],
         key=plan.key,
+        since_ms=stored.since_ms,
     )
 
 
@@ -192,6 +211,22 @@ CUTS: dict[str, tuple[Any, ...]] = {
         " and _is_too_far(rule, plan, store.now(shard))",
         "",
         (writing, "look_at"),
+    ),
+    "a rule that is loaded takes the place of the one that is there": (
+        "(given.last), since(call, rule))",
+        "(given.last), since(call, rule)) rule.plan, rule.digest = given.plan, given.digest",
+    ),
+    "a rule is loaded again though it is the same": (
+        "if rule.since == given.since then return 'same' end",
+        "",
+    ),
+    "a run is written again that was delivered before its rule was loaded": (
+        "(own or was_handed_over(id)) and 'taken'",
+        "own and 'taken'",
+    ),
+    "a loaded rule has no last slot": (
+        "tonumber(row.last) or call.now",
+        "call.now",
     ),
     "a process clears up though another one has": (
         "if not _is_as_read(",

@@ -8,12 +8,17 @@ from typing import Any
 from tests.lab.simulator.clients import Client, Planned
 from tests.lab.simulator.driver import RuleCaller, When, rule_caller
 from tests.lab.simulator.judge import Judge
-from tests.lab.simulator.rules_clients import RuleWriter, planned_about_rules, planned_rules
+from tests.lab.simulator.rules_clients import (
+    RuleWriter,
+    planned_about_rules,
+    planned_loads,
+    planned_rules,
+)
 from tests.lab.simulator.sight import Sight
 from tests.lab.simulator.world import SECOND, Actor, World
 
 RULES = ("x", "y")
-CLIENTS, WRITERS = (3, 4), 2
+CLIENTS, OPERATOR, WRITERS = (3, 4), 10, 2
 
 
 class Rules:
@@ -45,13 +50,16 @@ class Rules:
         self._relays = dice.random() < 0.5
         self._writers = 0
 
-    def start(self, calls: int, key_sets: Sequence[Sequence[str]], *, holds: bool) -> None:
+    def start(
+        self, calls: int, key_sets: Sequence[Sequence[str]], *, holds: bool, loads: bool
+    ) -> None:
         """Start clients that make so many calls, and writers.
 
         Args:
             calls: Of each client.
             key_sets: One of these has the keys of a rule's forms.
             holds: Whether keys are held until runs have finished.
+            loads: Whether an operator dumps rules, and loads them later.
         """
         decisions = self._world.decisions
         dice = decisions.dice("forms of rules")
@@ -63,15 +71,22 @@ class Rules:
             dice = decisions.dice(f"plan {number}")
             plan = planned_about_rules(dice, number, range(1, calls + 1), forms)
             plan = [one for one in plan if decisions.takes(one.name)]
-            timeout = dice.choice(self._timeouts)
-            client = Client(
-                *(self._judge, plan, self._scripts, timeout),
-                rules=partial(self.caller, timeout),
-                run_of=self._run_of,
-            )
-            Actor(self._world, f"c{number}", self._drift, client.run)
+            self._start_client(number, plan, dice.choice(self._timeouts))
+        if loads:
+            dice = decisions.dice("plan of loads")
+            plan = planned_loads(dice, OPERATOR, self._names)
+            plan = [one for one in plan if decisions.takes(one.name)]
+            self._start_client(OPERATOR, plan, dice.choice(self._timeouts))
         for _ in range(WRITERS):
             self._start_writer()
+
+    def _start_client(self, number: int, plan: list[Planned], timeout: float) -> None:
+        client = Client(
+            *(self._judge, plan, self._scripts, timeout),
+            rules=partial(self.caller, timeout),
+            run_of=self._run_of,
+        )
+        Actor(self._world, f"c{number}", self._drift, client.run)
 
     def caller(self, timeout: float, actor: Actor) -> RuleCaller:
         """A process's own rules."""

@@ -26,6 +26,7 @@ class Sabotage:
         acks_first: Workers acknowledge messages before they are stored.
         recurs: Whether it is about recurring rules.
         reshards: Whether the store is moved to another number of shards.
+        loads: Whether rules are dumped and loaded.
         seed: The first to try: one that finds it, if few do.
         shards: The number of shards, if it is about several.
     """
@@ -43,6 +44,7 @@ class Sabotage:
     acks_first: bool = False
     recurs: bool = False
     reshards: bool = False
+    loads: bool = False
     seed: int = 0
     shards: int = 0
 
@@ -86,6 +88,10 @@ def _held(name: str, *rules: str, **options: float) -> Sabotage:
 
 def _recurring(name: str, *rules: str, **options: float) -> Sabotage:
     return replace(_of(name, *rules, **options), recurs=True)
+
+
+def _loaded(name: str, *rules: str, **options: float) -> Sabotage:
+    return replace(_recurring(name, *rules, **options), loads=True)
 
 
 def _resharded(name: str, *rules: str, **options: float) -> Sabotage:
@@ -409,6 +415,12 @@ SABOTAGES = (
     _recurring("a run that a user moved is cleared up as well", "cleared"),
     _resharded("a shard that is resharded takes changes", *("answer", "lost", "unasked")),
     _resharded("a resharding leaves rules behind", "unasked"),
+    _loaded("a rule that is loaded takes the place of the one that is there", "loaded", seed=13),
+    _loaded("a rule is loaded again though it is the same", "loaded"),
+    _loaded(
+        "a run is written again that was delivered before its rule was loaded", "slot", seed=24
+    ),
+    _loaded("a loaded rule has no last slot", "slot", "loaded"),
     replace(
         _taken("a message is acknowledged before it is stored", "lost"),
         acks_first=True,

@@ -44,6 +44,7 @@ class RuleView:
         plan: The name of what it is.
         every_ms: Between two slots; runs are due so much later than these as `offset_ms` says.
         most: How many of the slots that were missed are made up.
+        since_ms: When it was first set.
     """
 
     revision: int
@@ -55,6 +56,7 @@ class RuleView:
     offset_ms: int
     most: int
     key: str
+    since_ms: int
 
 
 @dataclass

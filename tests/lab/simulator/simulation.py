@@ -36,6 +36,7 @@ SET_BACK_S, BY_LESS_S = (60, 120), (0.05, 12)
 # Redis's clock; so that clock is not set then.
 RECURRING = 0.25  # the share of histories that have recurring rules
 RESHARDED = 0.4  # and of these, those whose store is moved to another number of shards
+LOADED = 0.4  # and those whose rules an operator dumps and loads
 NAMES, NO_NAMES = MESSAGES_HAVE = "names", "no names"
 CALM_US = 45 * SECOND  # when faults end; calls have ended as a rule
 PROMPT_AFTER_MS = 12_000  # from then on direct entries leave within a safety interval
@@ -86,6 +87,8 @@ class Simulation:
         self._undoes = sabotage.undoes or self.world.decisions.dice("undoes").random() < 0.5
         self._twice = self.world.decisions.dice("ids twice").random() < 0.3
         self._runs_near = sabotage.near or self.world.decisions.dice("nearness").random() < 0.5
+        is_loaded = sabotage is NONE and self.world.decisions.dice("loads").random() < LOADED
+        self._loads = sabotage.loads or is_loaded
         by_less = self.world.decisions.dice("how far back").random() < 0.25
         self._set_back_s = BY_LESS_S if by_less else SET_BACK_S
         self._judge = Judge(self._found, round(SAFETY_INTERVAL * 1000))
@@ -123,7 +126,7 @@ class Simulation:
         if self._rules:
             # A key says the shard of a rule, and no rule here goes from one shard to another.
             key_sets = (("",), ("k",)) if self._keys == OF_ITS_OWN else (("", "", "k"),)
-            self._rules.start(CALLS, key_sets, holds=self._holds)
+            self._rules.start(CALLS, key_sets, holds=self._holds, loads=self._loads)
         for _ in range(SCANNERS):
             self._start_scanner()
         for _ in range(WORKERS if self._inbox.messages else 0):
