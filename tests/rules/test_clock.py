@@ -8,6 +8,8 @@ from itertools import pairwise
 import pytest
 import time_machine
 
+from celery_delayq.contrib import rule_store
+from celery_delayq.contrib.rules.writing import look_at
 from celery_delayq.contrib.testing import isolated
 from celery_delayq.contrib.testing.moved import clock_key
 from celery_delayq.errors import StoreUnavailable
@@ -60,6 +62,20 @@ def test_advance_writes_the_runs_of_rules(delayq, report):
         delayq.advance(hours=1)
         assert len(runs(delayq)) == 2
         assert [ran.args for ran in delayq.run_due()] == [(7,)]
+
+
+def test_a_process_that_was_stopped_after_its_claim_does_not_take_the_clock_for_set_back(
+    delayq, report
+):
+    delayq.every("r", report.s(), 60 * SECOND)
+    write(delayq)
+    before, services = delayq.rule("r"), delayq.services
+    [stored] = rule_store.find_all(services.entries, "r")
+    claimed = now(delayq) - 120 * SECOND
+
+    look_at(services, services.entries.unasked_shards[stored.shard], stored, claimed)
+
+    assert delayq.rule("r").revision == before.revision
 
 
 def is_going_on(delayq, name):

@@ -207,11 +207,6 @@ CUTS: dict[str, tuple[Any, ...]] = {
         "redis.call('ZADD', keys.rules_next, 0, called)",
         "redis.call('ZADD', keys.rules_next, whole(call.now), called)",
     ),
-    "a rule begins anew by the time of before its process was stopped": (
-        " and _is_too_far(rule, plan, store.now(shard))",
-        "",
-        (writing, "look_at"),
-    ),
     "a rule that is loaded takes the place of the one that is there": (
         "(given.last), since(call, rule))",
         "(given.last), since(call, rule)) rule.plan, rule.digest = given.plan, given.digest",

@@ -106,7 +106,6 @@ UNCERTAIN = {"broker_away": 0.3, "publish_late": 0.2, "confirm_lost": 0.3}
 CHANGED_AFTER_SET_BACK = 3428598312
 MOVED_BEHIND, FORGOTTEN = 3542401062, 1080609533
 ENDED_TOO_SOON = 4209289643
-STOPPED_BESIDE_A_RULE = 180828783
 FOUND = (
     *(CHANGED_AFTER_SET_BACK, 349079172, MOVED_BEHIND, FORGOTTEN),
     *(3277323117, 1147968336, 542272715, 2788837063, 4275186970, ENDED_TOO_SOON),
@@ -403,13 +402,6 @@ SABOTAGES = (
         "left over",
         clock_back=0.05,
         interrupted=0.3,
-    ),
-    Sabotage(
-        "a rule begins anew by the time of before its process was stopped",
-        frozenset({"unasked"}),
-        recurs=True,
-        seed=STOPPED_BESIDE_A_RULE,
-        shards=3,
     ),
     _recurring("a process clears up though another one has", "cleared", asleep=0.2),
     _recurring("a run that a user moved is cleared up as well", "cleared"),
