@@ -122,12 +122,17 @@ def test_a_request_that_comes_after_the_call_ended_changes_nothing(held, call):
 def interrupted(error, proxy):
     """Raise an error in this thread, as a signal handler does, once a request is under way."""
 
+    raised = threading.Event()
+
     def handler(*_):
-        raise error
+        if not raised.is_set():
+            raised.set()
+            raise error
 
     def interrupt(thread, before):
         eventually(lambda: proxy.held > before)
-        signal.pthread_kill(thread, signal.SIGALRM)
+        # A signal that comes just before the thread waits does not wake it.
+        eventually(lambda: raised.is_set() or signal.pthread_kill(thread, signal.SIGALRM))
 
     earlier = signal.signal(signal.SIGALRM, handler)
     doing = threading.Thread(target=interrupt, args=(threading.get_ident(), proxy.held))

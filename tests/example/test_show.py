@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 
 SHOW = ROOT / "example_project" / "show.py"
 
-UP = 60  # seconds; it starts a Redis and a worker first, and ends both
+UP = 180  # seconds; it starts a Redis and a worker first, and ends both
 
 
 @pytest.fixture
