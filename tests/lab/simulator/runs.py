@@ -61,7 +61,7 @@ class Runs:
         self._ends: dict[tuple[str, str], int] = {}  # when each delivery's key is free at last
         self._first: dict[tuple[str, str], int] = {}  # the same, as its hand-over has said
         self._latest_ms = 0  # that Redis's clock has shown
-        # Deliveries of which a run has said that it ended; ids of which a marked copy has.
+        # Deliveries of which a run has ended, or goes on; ids of which a marked copy has.
         self._freed: set[tuple[str, str]] = set()
         self._freed_by_marked: set[str] = set()
 
@@ -80,10 +80,10 @@ class Runs:
     def began(self, run: Run) -> None:
         """No two tasks run at once under a key, until the time of the first one is over.
 
-        If a message was published twice, the run that ends first frees the key: the first copy may
-        come after that, also if its id was scheduled anew in between, and that one's copy is marked
-        for it. One that begins when its own time is over holds none, either; nor one whose entry
-        was cancelled or replaced after its delivery, with the outcome UNCERTAIN.
+        If a message was published twice, the run that ends or goes on first frees the key: the
+        first copy may come after that, also if its id was scheduled anew in between, and that one's
+        copy is marked for it. One that begins when its own time is over holds none, either; nor one
+        whose entry was cancelled or replaced after its delivery, with the outcome UNCERTAIN.
         """
         run.is_active = True
         if run.life.is_cancelled:
@@ -112,6 +112,8 @@ class Runs:
             is_its_own = run is not None and was[:2] == run.delivery and ms == 0
             if request.call and request.call.goes_on and after.holders.get(key) == was[0]:
                 self._freed.add(was[:2])
+                if any(one.delivery == was[:2] and not one.counts for one in self.all.values()):
+                    self._freed_by_marked.add(was[0])
                 continue
             if (now is None or now[:2] != was[:2]) and was[2] > now_ms and not is_its_own:
                 self.judge.found("freed", f"{key}, held by {was}, by {request.where}")
