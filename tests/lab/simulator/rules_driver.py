@@ -216,8 +216,8 @@ CUTS: dict[str, tuple[Any, ...]] = {
         "",
     ),
     "a run is written again that was delivered before its rule was loaded": (
-        "(own or was_handed_over(id)) and 'taken'",
-        "own and 'taken'",
+        "was_handed_over(run.id) and 'taken' or",
+        "",
     ),
     "a loaded rule has no last slot": (
         "tonumber(row.last) or call.now",

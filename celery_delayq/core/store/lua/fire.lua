@@ -33,7 +33,8 @@ return change(request, function(call)
   for at, run in ipairs(runs) do
     local slot, word = tonumber(run.slot), 'past'
     if slot > rule.last then
-      word = run.id == '' and 'omitted' or string.match(bring_back(back, run), '^%l+')
+      -- The rule may be from a dump of before its run was delivered.
+      word = run.id == '' and 'omitted' or was_handed_over(run.id) and 'taken' or string.match(bring_back(back, run), '^%l+')
       if word == 'loaded' then
         word = 'done'
         local extras = past.kept and extras_of_body(run.body)

@@ -29,8 +29,7 @@ local function met_by(back, entry)
   local own = redis.call('HGET', keys.records, id)
   local header_end = header_end_of(own)
   if header_end and created_of(own, header_end) == created then return 'here' end
-  -- A run that a rule writes, perhaps again: the rule may be from a dump of before this run was delivered.
-  if created == '' then return (own or was_handed_over(id)) and 'taken' or nil end
+  if created == '' then return own and 'taken' or nil end
   local stone = find_tombstone(id)
   if stone and entry.left_ms and tonumber(sub(stone, 2)) == entry.left_ms then stone = false end -- of its own cancel
   -- A time in the future comes from a clock ahead of this one, and shows no order.
