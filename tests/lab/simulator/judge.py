@@ -147,6 +147,8 @@ class Judge:
         if request.call and task_id in request.call.taking:
             self.taken.became(request.call, request.call.taking[task_id])
         life = self.lives.setdefault((new.name, task_id), Life(new.name, task_id, new))
+        if is_run and life.is_cancelled:  # since the dump from which its rule came back
+            life.view, life.is_cancelled, life.sure, life.was_due = new, False, False, False
         life.came_ms = now_ms if is_run else 0
         self._effect(request, "schedule", life)
 
