@@ -203,11 +203,12 @@ def test_a_call_that_cannot_be_taken_back_is_a_line_in_the_log(caplog):
 
 
 def test_the_loop_does_not_wait_for_a_call_to_be_taken_back_that_was_answered_just_now(delayq):
-    taken = []
+    go, taken = threading.Event(), []
 
     async def main():
-        task = asyncio.ensure_future(in_thread(lambda: None, lambda _: taken.append(current())))
+        task = asyncio.ensure_future(in_thread(go.wait, lambda _: taken.append(current())))
         await asyncio.sleep(0)
+        go.set()  # not before, or the coroutine may find the answer there
         # Without a step of the loop: the thread has the answer, and the coroutine has not.
         eventually(lambda: asyncio.get_running_loop()._ready)
         task.cancel()
