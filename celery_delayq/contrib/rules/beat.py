@@ -105,7 +105,7 @@ class Source:
             )
         except StoreError:
             raise
-        except Exception as error:  # entries and schedules of one's own may raise anything
+        except Exception as error:  # a user's own schedule may raise anything
             why = str(error) or type(error).__name__
             logger.error("beat_schedule: %s stays with beat: %s", name, why)
         else:

@@ -5,7 +5,8 @@
 To make a run calls code of the user: routers, receivers of signals, an ``apply_async``. In the
 worker's main process it could open a connection, which each process that is forked later inherits.
 A task runs where all tasks do, and Django closes its connections around it. Its message comes from
-no queue, so it waits behind no backlog. If it is lost, another writer looks at the same rules.
+no queue, so it waits only behind tasks that the worker has received already. If it is lost, another
+writer looks at the same rules.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Pool:
 
 
 def _message(claims: Claims) -> Any:
-    """Return a message as a worker has it, not serialized: it leaves the host on no way."""
+    """Return a message as a worker has it; it is not serialized, as it stays in this process."""
     task_id = str(uuid4())
     body: tuple[list[Claims], dict[str, Any], dict[str, Any]] = ([claims], {}, {})
     headers = {
