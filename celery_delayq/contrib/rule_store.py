@@ -86,8 +86,13 @@ class Stored:
         return str(self.row["source"])
 
     @property
+    def offset(self) -> timedelta:
+        """By how much its runs are later than their slots."""
+        return timedelta(milliseconds=time_in(self.row.get("offset", "0").encode()) or 0)
+
+    @property
     def since_ms(self) -> int:
-        """When it was first set."""
+        """Since when its slots are its own: it was set then, or took over from beat."""
         return time_in(self.row.get("since", "").encode()) or 0
 
     @property

@@ -194,7 +194,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "digest": Field(Type(_is_digest, "hexadecimal digits"), NEEDED),
         "home": Field(_KEY, NEEDED),
         "plan": Field(_text(LONGEST_PLAN), NEEDED),
-        "offset_ms": Field(_whole(0, 86_400_000), 0),
+        "offset_ms": Field(_whole(0, 367 * 86_400_000), 0),
         "revision": Field(_MOMENT, NEEDED),
         "last_ms": Field(_MOMENT, NEEDED),
         "since_ms": Field(_MOMENT, NEEDED),

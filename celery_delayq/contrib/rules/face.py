@@ -118,7 +118,7 @@ class Rule:
     def last_run(self) -> LastRun | None:
         """What became of the latest run that was due when you read the rule; ``None``: none was."""
         plan, services = plan_of(self._stored), self._services
-        offset = plan.offset(self.name)
+        offset = self._stored.offset
         began = from_ms(self._stored.since_ms)
         over = plan.timing.latest(self._now - offset, 1, began)
         if not over:

@@ -70,7 +70,7 @@ class Plan:
         return made
 
     def offset(self, name: str) -> timedelta:
-        """Return by how much the runs of the rule with this name are later than their slots."""
+        """Return by how much jitter lets the runs of a rule with this name be later."""
         part = int.from_bytes(sha1(name.encode(), usedforsecurity=False).digest()[:6], "big")
         return timedelta(milliseconds=int(self.jitter * 1000 * part / 256**6))
 
@@ -91,9 +91,8 @@ def text_of(signature: Signature[Any]) -> str:
 
 def times(rule: Stored, now: datetime, count: int) -> list[datetime]:
     """Return the next times after *now* at which a rule's runs are due."""
-    plan = plan_of(rule)
-    offset = plan.offset(rule.name)
-    return [slot + offset for slot in islice(plan.timing.after(now - offset), count)]
+    coming = plan_of(rule).timing.after(now - rule.offset)
+    return [slot + rule.offset for slot in islice(coming, count)]
 
 
 def plan_of(rule: Stored) -> Plan:

@@ -67,11 +67,11 @@ def look_at(services: Services, shard: Shard, rule: Stored, now: datetime) -> No
     plan = plan_of(rule)
     # That time may be older than the row, as this process may have been stopped in between.
     if _is_too_far(rule, plan, now) and _is_too_far(rule, plan, store.now(shard)):
-        _rewind(shard, rule, plan)
+        _rewind(shard, rule)
         return
     slots, further = _slots_of(services, rule, plan, now)
     is_held = bool(plan.key and slots and services.entries.holder(plan.key))
-    offset = plan.offset(rule.name)
+    offset = rule.offset
     if is_held and slots[-1][0] + offset > now:
         # The key decides when the slot comes, and it may be free before that.
         further = min(now + AGAIN, slots.pop()[0] + offset)
@@ -93,7 +93,7 @@ def _runs(
     is_held: bool,
 ) -> tuple[list[Run], str]:
     """Make the runs of slots; return them, and what a task's own ``apply_async`` raised."""
-    runs, trouble, offset = list[Run](), "", plan.offset(rule.name)
+    runs, trouble, offset = list[Run](), "", rule.offset
     for slot, is_wanted in slots:
         entry = None
         if is_wanted and not is_held:
@@ -111,14 +111,14 @@ def _runs(
     return runs, trouble
 
 
-def _rewind(shard: Shard, rule: Stored, plan: Plan) -> None:
+def _rewind(shard: Shard, rule: Stored) -> None:
     if store.change(shard, rule.name, "rewind", str(rule.revision)) == "done":
-        logger.warning(_REWOUND, rule.name, rule.last + plan.offset(rule.name))
+        logger.warning(_REWOUND, rule.name, rule.last + rule.offset)
 
 
 def _is_too_far(rule: Stored, plan: Plan, now: datetime) -> bool:
     """Whether there are slots from now on that its last slot passes, as Redis's clock was ahead."""
-    offset = plan.offset(rule.name)
+    offset = rule.offset
     soon = now + BACK - offset
     if rule.last <= soon + AHEAD:
         return False
@@ -156,7 +156,7 @@ def _due_slots(
     rule: Stored, plan: Plan, now: datetime
 ) -> tuple[list[tuple[datetime, bool]], datetime]:
     """Return the same, of a rule whose runs are made when they are due."""
-    offset = plan.offset(rule.name)
+    offset = rule.offset
     over = plan.timing.latest(now - offset, MOST_MISSED, rule.last)
     wanted = MOST_MISSED if plan.missed == "all" else 1
     since = now - SPARED if plan.missed == "none" else EPOCH
@@ -177,7 +177,7 @@ def _slots_of(
 
 def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime, bool]], datetime]:
     """Return the same, of a rule whose runs are made ahead."""
-    offset = plan.offset(rule.name)
+    offset = rule.offset
     over = plan.timing.latest(now - offset, MOST_MISSED, rule.last)
     coming = plan.timing.after(max(now - offset, rule.last))
     first = next(coming, None)
@@ -215,7 +215,7 @@ def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> Ne
     """
     if services.app.conf.task_always_eager:
         raise InvalidOption("task_always_eager", True, "False, as with it a task runs at once")
-    when = When("at", ms_of(slot + plan.offset(rule.name)))
+    when = When("at", ms_of(slot + rule.offset))
     signature = plan.signature_of(services.app)
     options: dict[str, Any] = {
         "task_id": id_of(rule, slot, services.settings.shards),
@@ -264,7 +264,7 @@ def _is_own(services: Services, rule: Stored, task: ScheduledTask) -> bool:
     """
     if ms_of(task.created) >= rule.brought_ms:
         return False
-    slot = task.due - timedelta(milliseconds=int(rule.row.get("offset", 0)))
+    slot = task.due - rule.offset
     late = range(rule.revision - _LATE, rule.revision + 1)
     shards = services.settings.shards
     return any(task.id == id_of(replace(rule, revision=each), slot, shards) for each in late)

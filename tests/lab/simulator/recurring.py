@@ -135,7 +135,7 @@ class Recurring:
             else:
                 self._turned(call, name, kind)
             if kind in ("every", "every resume", "rewind"):  # its slots count from now on
-                self._passed_ms[name] = now_ms - (old.offset_ms if old else 0)
+                self._passed_ms[name] = now_ms - (old or new).offset_ms
             if kind == "load":
                 self._loaded(call, name, old, new, now_ms)
         elif "c" in old.flags and "c" not in new.flags:

@@ -192,8 +192,8 @@ CUTS: dict[str, tuple[Any, ...]] = {
         "call.fenced = {} return 'same'",
     ),
     "a changed rule goes on behind the last slot": (
-        "rule.before, rule.to, rule.last = rule.digest, nil, since(call, rule)",
-        "rule.before, rule.to = rule.digest, nil",
+        "rule.last = last",
+        "",
     ),
     "a resumed rule goes on behind the last slot": (
         "rule.last = since(call, rule)\n      flag_rule",
@@ -220,8 +220,8 @@ CUTS: dict[str, tuple[Any, ...]] = {
         "",
     ),
     "a loaded rule has no last slot": (
-        "tonumber(row.last) or call.now",
-        "call.now",
+        "tonumber(row.last) or since(call, row)",
+        "since(call, row)",
     ),
     "a process clears up though another one has": (
         "if not _is_as_read(",

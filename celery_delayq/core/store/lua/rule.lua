@@ -4,8 +4,9 @@ change   a call: see prelude/call.lua
 text     called  its name
 text     what    put | place | load | pause | resume | rewind | remove | move | cleared; place: put, unless there is one;
                  rewind: go on from now, as Redis's clock was ahead when its last slot was written
-text     given   of put, place and load: fields of its row, see prelude/rules.lua; of move: the same, for another shard,
-                 where it is placed before it goes here; of cleared and rewind: the revision that was read
+text     given   of put, place and load: fields of its row, see prelude/rules.lua; without `last` a put begins now. Of
+                 move: the same, for another shard, where it is placed before it goes here; of cleared and rewind: the
+                 revision that was read
 number   most    put, place and load nothing new if the shard has so many rules
 
 Returns  the answer, a text: new; changed; back, changed to what it was before by another host; same, it is set already, or
@@ -37,10 +38,13 @@ local function put(call, rule, given)
     end
   end
   local answer = not is_removed and given.digest == rule.before and given.by ~= rule.by and 'back' or 'changed'
-  rule.before, rule.to, rule.last = rule.digest, nil, since(call, rule)
+  local last = tonumber(given.last) or since(call, rule)
+  rule.before, rule.to = rule.digest, nil
   for name, value in pairs(given) do
-    if name ~= 'flags' then rule[name] = value end
+    -- It was taken over when it was set, and not now.
+    if name ~= 'flags' and (name ~= 'since' or is_removed) then rule[name] = value end
   end
+  rule.last = last
   flag_rule(rule, 'r', false)
   return answer
 end
@@ -65,7 +69,7 @@ return change(request, function(call)
     rule, answer = row, 'new'
     -- No revision of a rule that was removed comes again: late requests and ids of its runs name it. One of a dump keeps
     -- its own, so that a run which the dump has is not written again.
-    rule.revision, rule.last = tonumber(row.revision) or call.now, tonumber(row.last) or call.now
+    rule.revision, rule.last = tonumber(row.revision) or call.now, tonumber(row.last) or since(call, row)
     rule.since = row.since or whole(call.now)
     if what == 'load' then rule.brought = whole(call.now) end
   elseif not rule or (what == 'cleared' or what == 'rewind') and whole(rule.revision) ~= given then
