@@ -76,7 +76,8 @@ class Hooks:
         slots_omitted: How many slots of a recurring rule got no run, and why: ``held``, its key
             was; ``missed``, nobody scanned; or ``declined``, its task's own ``apply_async`` made no
             message.
-        rules_changed: No arguments: a rule was set or resumed, in a process with a scanner.
+        rules_changed: No arguments: a rule was set or resumed, or may have been, in a process with
+            a scanner.
         handed_over: A list of the ids of tasks that were delivered to their queues.
         left: ``"direct"`` or ``"relay"``, and by how many seconds each delivered task was late.
         refused: ``"direct"`` or ``"relay"``, and how many tasks will be tried again.

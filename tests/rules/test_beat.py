@@ -1,5 +1,6 @@
 """`beat_schedule` as rules: workers set them, and a beat process leaves them alone."""
 
+import json
 import logging
 from datetime import timedelta
 
@@ -8,12 +9,13 @@ from celery.beat import BeatLazyFunc, ScheduleEntry, Scheduler, Service
 from celery.schedules import crontab, solar
 from celery.signals import beat_init
 
+from celery_delayq.contrib.rules import beat as beat_module
 from celery_delayq.contrib.rules import every as every_module
 from celery_delayq.contrib.rules.beat import Source
 from celery_delayq.contrib.rules.guard import AWAY, Guard
 from celery_delayq.contrib.rules.step import NAMING, Writer
 from celery_delayq.errors import StoreUnavailable
-from tests.rules.support import DAILY, NEW_YEAR, runs, set_fields, write
+from tests.rules.support import DAILY, NEW_YEAR, now, runs, set_fields, write
 from tests.support.shards import each
 
 pytestmark = pytest.mark.libraries
@@ -211,6 +213,63 @@ def test_a_writer_names_its_rules_each_two_minutes(app, monkeypatch):
     assert asked == [0.0, NAMING, 2 * NAMING]
 
 
+def test_the_runs_of_entries_are_written_by_the_look_that_makes_them_rules(app):
+    app = app(a=ENTRY, b={"task": "report", "schedule": 2.0, "options": {"delayq_key": "k"}})
+    rest = Writer(app.delayq).look()
+    assert runs(app.delayq, "a")
+    assert runs(app.delayq, "b")
+    assert rest <= 2
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "name"),
+    [
+        ("shop.beat:Scheduler", "shop.beat:Scheduler"),
+        (type("Own", (Scheduler,), {}), f"{__name__}.Own"),
+        ("celery.beat:PersistentScheduler", ""),
+        ("celery.beat.Scheduler", ""),
+        (Scheduler, ""),
+        ("redbeat.RedBeatScheduler", ""),
+        ("django_celery_beat.schedulers:DatabaseScheduler", ""),
+    ],
+)
+def test_an_own_scheduler_keeps_its_entries_and_is_named(app, caplog, scheduler, name):
+    app = app(a=ENTRY)
+    app.conf.beat_scheduler = scheduler
+    beat_module._SAID.clear()
+    named(app)
+    assert [rule.name for rule in app.delayq.rules()] == ([] if name else ["a"])
+    said = f"beat_schedule stays with beat, as beat_scheduler is {name}: a class of your own"
+    assert (said in caplog.text) is bool(name)
+
+
+def test_a_deadline_of_crontabs_is_named_as_rules_have_none(app, caplog):
+    app = app(a=ENTRY)
+    app.conf.beat_cron_starting_deadline = 60
+    beat_module._SAID.clear()
+    named(app)
+    assert caplog.text.count("rules do not use beat_cron_starting_deadline") == 1
+
+
+def test_the_messages_have_the_header_of_beat_and_their_own(app, redis):
+    app = app(a={**ENTRY, "options": {"headers": {"team": "a"}}}, b={**ENTRY, "options": {}})
+    named(app)
+    write(app.delayq)
+    found = {task.tags[0]: app.delayq.services.entries.find(task.id) for task in app.delayq.tasks()}
+    headers = {tag: json.loads(entry.message)["headers"] for tag, entry in found.items()}
+    assert headers["every:a"]["team"] == "a"
+    assert headers["every:a"]["celery_beat_task"] is True
+    assert headers["every:b"]["celery_beat_task"] is True
+
+
+def test_an_entry_that_says_when_it_was_last_sent_goes_on_from_there(app):
+    last = now(app().delayq) - timedelta(hours=1)
+    app = app(a={"task": "report", "schedule": timedelta(hours=7), "last_run_at": last})
+    named(app)
+    write(app.delayq)
+    assert runs(app.delayq, "a") == [last + timedelta(hours=7)]
+
+
 # Two processes that differ.
 
 
@@ -277,9 +336,9 @@ def entry_of(app, name="a", schedule=NINE):
 
 
 def long_ago(app, redis):
-    """Let all rules have been set an hour ago."""
+    """Let all rules have been set two days ago."""
     for rule in app.delayq.rules():
-        set_fields(redis, rule.name, since=lambda ms: str(int(ms) - 3_600_000))
+        set_fields(redis, rule.name, since=lambda ms: str(int(ms) - 2 * 86_400_000))
 
 
 def test_beat_leaves_a_rule_alone_and_sends_all_others(app, beat, redis):

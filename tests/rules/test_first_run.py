@@ -2,10 +2,40 @@
 
 from datetime import timedelta
 
+import pytest
+from celery.beat import ScheduleEntry, Scheduler
+from celery.schedules import crontab
+
+from celery_delayq.contrib.rules.beat import Source
+from celery_delayq.contrib.rules.every import every
+from celery_delayq.contrib.rules.guard import Guard
+from celery_delayq.contrib.rules.rule import SOON, Taken
+from celery_delayq.core import clock
 from tests.rules import support
-from tests.rules.support import HOUR, runs, set_fields, wake, write
+from tests.rules.support import HOUR, now, runs, set_fields, wake, write
 
 PHASE = timedelta(minutes=25)
+DAY = timedelta(days=1)
+MS = timedelta(milliseconds=1)
+SOME = timedelta(hours=7)  # some interval of which no other one is a part
+
+
+@pytest.fixture
+def take(delayq, report):
+    """Let a rule take over an entry of beat that has this schedule, and was last sent so long ago.
+
+    Returns its waiting runs, and the time before and after it was set.
+    """
+
+    def take(schedule, ago=None, **known):
+        before = now(delayq)
+        taken = Taken(before - ago if ago is not None else None, **known)
+        every(delayq.services, "r", report.s(7), schedule, source="redbeat", taken=taken)
+        after = now(delayq)
+        write(delayq)
+        return runs(delayq), before, after
+
+    return take
 
 
 def minutes(moments):
@@ -31,3 +61,116 @@ def test_a_new_rule_with_jitter_runs_at_a_slot_whose_run_is_still_to_come(delayq
     for name in "abcdefghijklmnopqrst":  # each has another delay
         rule = support.every(delayq, name, report.s(7), HOUR, jitter=3600)
         assert runs(delayq, name) == [rule.next[0]]
+
+
+# A rule that takes over from beat.
+
+
+def test_an_interval_begins_one_interval_after_it_is_taken_from_beat_schedule(delayq, report):
+    delayq.app.conf.beat_schedule = {"r": {"task": "report", "schedule": SOME}}
+    object.__setattr__(delayq.services.settings, "beat", True)
+    before = now(delayq)
+    Source(delayq.services).name()
+    after = now(delayq)
+    write(delayq)
+    [due] = runs(delayq)
+    assert before + SOME <= due <= after + SOME + MS
+    assert delayq.rule("r").next[:2] == (due, due + SOME)
+
+
+@pytest.mark.parametrize("interval", [SOME, timedelta(hours=5, seconds=1.5), DAY])
+def test_a_known_last_run_says_when_the_next_one_is(take, interval):
+    [due], before, _ = take(interval, HOUR)
+    assert due == before - HOUR + interval
+
+
+@pytest.mark.parametrize("ago", [8 * HOUR, 700 * DAY])
+def test_an_overdue_interval_runs_once_at_once_and_counts_from_then(delayq, take, ago):
+    dues, before, after = take(SOME, ago)
+    first = dues[0]
+    assert before <= first <= after + MS
+    assert dues[1:] in ([], [first + SOME])
+    assert delayq.rule("r").next[0] == first + SOME
+
+
+@pytest.mark.parametrize("ago", [8 * HOUR, 700 * DAY])
+def test_an_overdue_crontab_runs_its_latest_slot_once(delayq, take, ago):
+    slots = crontab(hour="*/2", minute="0")
+    dues, before, _ = take(slots, ago)
+    assert before - 2 * HOUR < dues[0] <= before
+    assert dues[1:] in ([], [dues[0] + 2 * HOUR])
+    assert delayq.rule("r").next[0] == dues[0] + 2 * HOUR
+
+
+def test_a_slot_that_is_later_than_the_deadline_of_crontabs_does_not_run(delayq, take):
+    an_hour_ago = f"{(now(delayq) - HOUR).hour}"
+    dues, before, _ = take(crontab(hour=an_hour_ago, minute="0"), DAY, deadline=timedelta(0))
+    assert dues[0] > before + 20 * HOUR
+
+
+def test_beat_may_have_sent_what_it_has_not_stored_yet(take):
+    [due], before, _ = take(HOUR, HOUR + timedelta(seconds=100), behind=timedelta(seconds=200))
+    assert due == before - timedelta(seconds=100) + HOUR
+
+
+def test_what_is_due_in_this_moment_is_still_sent_by_beat(take):
+    [due], before, _ = take(HOUR, HOUR - SOON / 2)
+    assert due == before + SOON / 2 + HOUR
+
+
+def test_a_changed_entry_keeps_its_phase_and_another_interval_begins_anew(delayq, report, take):
+    [due], before, _ = take(SOME, HOUR)
+    every(delayq.services, "r", report.s(8), SOME, source="redbeat", taken=Taken())
+    write(delayq)
+    assert runs(delayq) == [due]
+    before = now(delayq)
+    every(delayq.services, "r", report.s(8), 2 * SOME, source="redbeat", taken=Taken(before - DAY))
+    after = now(delayq)
+    write(delayq)
+    [due] = runs(delayq)
+    assert before + 2 * SOME <= due <= after + 2 * SOME + MS
+
+
+def test_a_removed_rule_that_is_taken_over_again_begins_anew(delayq, take):
+    take(SOME, HOUR)
+    delayq.rule("r").remove()
+    [due], before, _ = take(SOME, 2 * HOUR)
+    assert due == before - 2 * HOUR + SOME
+
+
+@pytest.fixture
+def sent(delayq, monkeypatch):
+    """Whether a beat process sends the entry at a moment."""
+    scheduler, sent = Scheduler(delayq.app, lazy=True), []
+    scheduler.schedule = {}
+    scheduler.apply_async = lambda entry, *_, **__: sent.append(entry)
+    Guard(delayq.services).watch(scheduler)
+
+    def is_sent(moment, schedule=SOME):
+        monkeypatch.setattr(clock, "utc_now", lambda: moment)
+        sent.clear()
+        entry = ScheduleEntry(name="r", task="report", schedule=schedule, app=delayq.app)
+        scheduler.apply_async(entry)
+        return bool(sent)
+
+    return is_sent
+
+
+def test_beat_sends_an_interval_until_the_first_run_of_its_rule(take, sent):
+    [due], before, _ = take(SOME, HOUR)
+    assert sent(before)
+    assert sent(due - MS)
+    assert not sent(due)
+
+
+def test_beat_sends_a_crontab_until_the_first_slot_of_its_rule_however_late(take, sent):
+    slots = crontab(hour="*/2", minute="0")
+    [due], before, _ = take(slots)
+    assert sent(before, slots)
+    assert sent(due - MS, slots)
+    assert not sent(due, slots)
+
+
+def test_beat_leaves_an_overdue_run_to_the_rule(take, sent):
+    _, before, _ = take(SOME, 8 * HOUR)
+    assert not sent(before)

@@ -221,6 +221,24 @@ def test_an_interval_counts_since_1970_so_that_no_deploy_moves_it(given):
         assert timing.next(moment) == AUTUMN + timedelta(seconds=10)
 
 
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "Asia/Kolkata"])
+@pytest.mark.parametrize("unit", ["days", "hours", "minutes"])
+def test_an_interval_that_celery_rounds_fires_when_celery_says(unit, zone):
+    """In Tokyo a day begins at 15:00 UTC."""
+    app = Celery(set_as_current=False)
+    app.conf.timezone = zone
+    its = schedule(timedelta(**{unit: 1}), relative=True, app=app)
+    moment = AUTUMN.astimezone(ZoneInfo(zone))
+    expected = []
+    for _ in range(3):
+        now = moment
+        its.nowfun = lambda now=now: now
+        moment += its.remaining_estimate(moment)
+        expected.append(moment)
+    its.nowfun = None
+    assert [*islice(timing_of(its, default_zone=zone).after(AUTUMN), 3)] == expected
+
+
 def test_a_fraction_of_a_second_stays_exact():
     timing = timing_of(1.1)
     assert timing.text == "every 1.1 s"

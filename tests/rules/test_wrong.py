@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from celery import group
-from celery.schedules import BaseSchedule, crontab
+from celery.schedules import BaseSchedule, crontab, schedule
 
 from celery_delayq.errors import InvalidOption
 from tests.rules.support import DAILY, every
@@ -57,9 +57,11 @@ SCHEDULES = [
     (Solar(), "Solar is not supported"),
     (Workdays(hour=9), "Workdays is not supported"),
     (crontab(hour=9, nowfun=lambda: None), "expected one without nowfun; say tz="),
+    (schedule(60, nowfun=lambda: None), "expected one without nowfun; say tz="),
+    (schedule(7200, relative=True), "schedule(7200, relative=True)'; expected a crontab, or"),
     (lambda: 5, "function is not supported"),
 ]
-ARGUMENTS += [({"schedule": schedule}, said) for schedule, said in SCHEDULES]
+ARGUMENTS += [({"schedule": given}, said) for given, said in SCHEDULES]
 SIGNATURES = {
     "a canvas": (lambda report: group(report.s(), report.s()), "a plain task"),
     "no task": (lambda report: report.app.signature(None), "one of a task with a name"),

@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from celery_delayq.core.hooks import Hooks
 from celery_delayq.core.servers import endpoint as endpoints
 from celery_delayq.core.servers.connection import PooledConnection
 from celery_delayq.core.servers.endpoint import Endpoint
@@ -151,6 +152,22 @@ def test_listening_twice_subscribes_once(wakeup, raw):
     before = calls(raw, "subscribe")
     assert wakeup.listen() is False
     assert calls(raw, "subscribe") == before
+
+
+def test_each_subscription_says_that_a_rule_may_have_changed_meanwhile(redis_server, raw):
+    heard = []
+    where = PooledConnection(endpoint(redis_server))
+    hooks = Hooks(rules_changed=lambda: heard.append("changed"))
+    with closing(Wakeup(where, KEYS, "me", hooks)) as wakeup:
+        wakeup.listen()
+        wakeup.listen()
+        assert len(heard) == 1
+        wakeup.name_is("other")
+        wakeup.listen()
+        assert len(heard) == 2
+        raw.publish(KEYS[0].channels("other")[0], "rules")
+        wakeup.wait(LONG)
+        assert len(heard) == 3
 
 
 def test_while_there_is_something_to_hear_nothing_is_sent(wakeup, raw, monkeypatch):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -36,7 +37,7 @@ from ...core.store.ids import checked_name
 from .. import rule_store as store
 from ..rule_store import MOST_RULES, NEW, PAUSED, Stored
 from .face import Rule, checked, rule, settle
-from .rule import MISSED, Plan, has_own_apply_async, text_of
+from .rule import MISSED, Plan, Taken, has_own_apply_async, text_of
 from .timing import Timing, timing_of
 
 LONGEST_JITTER = 86_400.0
@@ -73,12 +74,14 @@ def every(
     source: str = "",
     is_paused: bool = False,
     settles: bool = True,
+    taken: Taken | None = None,
 ) -> Rule:
     """Set a rule; see :meth:`DelayQ.every`.
 
-    Beside its arguments, *source* says where it comes from, and with *is_paused* a new one waits
-    for ``resume``. Without *settles* a writer clears up the runs of the rule before: to cancel them
-    asks the result backend, and calls receivers of signals.
+    Beside its arguments, *source* says where it comes from, *taken* is the entry of beat that it
+    takes over, and with *is_paused* a new one waits for ``resume``. Without *settles* a writer
+    clears up the runs of the rule before: to cancel them asks the result backend, and calls
+    receivers of signals.
     """
     checked(name)
     if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < MOST_VERSION:
@@ -99,6 +102,8 @@ def every(
         "flags": f"-{NEW}{PAUSED * is_paused}",
     }
     before = store.find(services.entries, name)
+    if taken is not None:
+        row |= _beginning(services, name, plan, before, taken)
     if before is None or before.digest != plan.digest:
         _check_change(services, name, before, may_replace=replace or bool(source))
     if _put(services, name, row, before) != "same" and settles:
@@ -110,6 +115,19 @@ def every(
     if made is None:
         raise InvalidOption("name", name, "the name of a rule that nobody removes meanwhile")
     return made
+
+
+def _beginning(
+    services: Services, name: str, plan: Plan, before: Stored | None, taken: Taken
+) -> dict[str, str]:
+    """Return the fields of its row that say where a rule begins that takes over from beat."""
+    if before is not None and not before.is_removed:
+        taken = Taken()  # the rule knows its last run, and beat may not
+        with suppress(ValueError):
+            if Plan.read(before.row["plan"]).timing == plan.timing:
+                return {"offset": str(before.offset // timedelta(milliseconds=1))}
+    now = store.now(store.shard_for(services.entries, plan.key or name))
+    return taken.beginning(plan.timing, plan.offset(name), now)
 
 
 def app_of(services: Services) -> str:

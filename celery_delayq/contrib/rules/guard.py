@@ -52,7 +52,7 @@ class Guard:
         scheduler.apply_async = apply_async
 
     def is_rule(self, entry: Any) -> bool:
-        """Whether an entry that is due now is a rule, and was one before its slot."""
+        """Whether an entry that is due now is a rule, and this slot is the rule's."""
         slot = clock.utc_now()
         if isinstance(entry.schedule, crontab):
             slot = slot.replace(second=0, microsecond=0)
@@ -65,6 +65,6 @@ class Guard:
             return entry.name in self._known
         except (AttributeError, UnicodeError):  # beat takes any name
             return False
-        is_one = found is not None and not found.is_removed and found.since_ms < store.ms_of(slot)
+        is_one = found is not None and not found.is_removed and found.since_ms <= store.ms_of(slot)
         (self._known.add if is_one else self._known.discard)(entry.name)
         return is_one

@@ -14,11 +14,14 @@ from celery.app.task import Task
 from celery.canvas import Signature
 from kombu.utils.json import dumps, loads
 
-from ..rule_store import Stored
+from ...core.clock import EPOCH
+from ..rule_store import Stored, ms_of
 from .timing import Timing
 
 FORMAT = 1
 MISSED = ("one", "none", "all")
+SOON = timedelta(seconds=2)  # so long beat goes on with an entry, as it may be about to send it
+_MS, _MINUTE = timedelta(milliseconds=1), timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,57 @@ class Plan:
         """Return by how much jitter lets the runs of a rule with this name be later."""
         part = int.from_bytes(sha1(name.encode(), usedforsecurity=False).digest()[:6], "big")
         return timedelta(milliseconds=int(self.jitter * 1000 * part / 256**6))
+
+
+@dataclass(frozen=True)
+class Taken:
+    """An entry of beat that a rule takes over.
+
+    Attributes:
+        last_run: When beat sent it last; ``None``: the rule begins as an entry of a new beat does.
+        behind: How much later beat may have sent it, without having stored that.
+        deadline: How late beat sends a slot of a crontab at most; ``None``: however late.
+    """
+
+    last_run: datetime | None = None
+    behind: timedelta = timedelta(0)
+    deadline: timedelta | None = None
+
+    def beginning(self, timing: Timing, delay: timedelta, now: datetime) -> dict[str, str]:
+        """Return the fields of a row by which its first run is where beat's next one would be.
+
+        Until that run, ``since``, beat sends the entry, and then no longer.
+        """
+        first = since = self._due(timing, self.last_run or now)
+        if self.last_run is not None and self._is_at_once(timing, since, now):
+            # Beat sends it once, and counts an interval from then on.
+            first = now if timing.interval else timing.latest(now, 1, since - _MS)[0]
+        elif self.last_run is not None:
+            soon = now + SOON
+            if timing.interval:
+                first += timing.interval * max(0, (soon - first) // timing.interval + 1)
+            else:
+                first = self._due(timing, max(soon, first - _MS))
+            since = first
+        phase = (first - EPOCH) % timing.interval if timing.interval else timedelta(0)
+        return {
+            "offset": str(-(-(delay + phase) // _MS)),
+            "last": str(ms_of(first - phase - (timing.interval or _MINUTE))),
+            "since": str(ms_of(since)),
+        }
+
+    def _due(self, timing: Timing, last_run: datetime) -> datetime:
+        if timing.interval:
+            return last_run + timing.interval
+        return timing.next(last_run) or last_run + timedelta(days=366)
+
+    def _is_at_once(self, timing: Timing, due: datetime, now: datetime) -> bool:
+        """Whether a run is overdue that beat cannot have sent."""
+        if due >= now - self.behind:
+            return False
+        if timing.interval or self.deadline is None:
+            return True
+        return timing.latest(now, 1, due - _MS)[0] >= now - self.deadline
 
 
 def has_own_apply_async(task: Any) -> bool:

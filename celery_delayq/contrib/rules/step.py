@@ -82,11 +82,11 @@ class Writer:
 
     def look(self) -> float:
         """Look at the rules of each shard; return after how many seconds to look again."""
+        if self._services.settings.beat or self._has_rules:
+            self._name()  # before it looks, or those that are new would wait
         rest = self._pool.rest() if self._pool is not None else 0.0
         if not rest:
             rest = self.write()
-        if self._services.settings.beat or self._has_rules:
-            self._name()
         return max(0.0, rest)
 
     def write(self) -> float:

@@ -41,6 +41,11 @@ _MINUTE = timedelta(minutes=1)
 _YEARS = 50  # after which a text counts as one that never matches
 _DAY, _WEEKDAY = 2, 4  # places of fields
 _WILD = re.compile(r"\*(/\d+)?")
+_ROUNDED = {
+    timedelta(days=1): "0 0 * * *",
+    timedelta(hours=1): "0 * * * *",
+    timedelta(minutes=1): "* * * * *",
+}
 _EXPECTED = (
     "a timedelta, seconds, Celery's crontab or schedule, or a text of five fields such as "
     "'*/15 * * * *'"
@@ -66,10 +71,16 @@ class Timing:
     zone: str = "UTC"
     dialect: str = ""
 
+    @property
+    def interval(self) -> timedelta | None:
+        """Its interval; ``None`` if it has fields."""
+        found = _EVERY.fullmatch(self.text)
+        return timedelta(microseconds=round(float(found[1]) * 1_000_000)) if found else None
+
     def after(self, moment: datetime) -> Iterator[datetime]:
         """Yield the moments after *moment* at which the rule fires, in order, UTC."""
-        found = _EVERY.fullmatch(self.text)
-        return _multiples(float(found[1]), moment) if found else self._matches(moment)
+        interval = self.interval
+        return _multiples(interval, moment) if interval else self._matches(moment)
 
     def next(self, moment: datetime) -> datetime | None:
         """Return the first moment after *moment* at which it fires; ``None``: never."""
@@ -125,10 +136,13 @@ def timing_of(
         _zone(zone)
     except (KeyError, ValueError, OSError, TypeError):
         raise InvalidOption("tz", zone, "the name of a time zone, such as Europe/Berlin") from None
+    if type(schedule) in (crontab, interval) and schedule.nowfun is not None:
+        given = f"{type(schedule).__name__}(nowfun=...)"
+        raise InvalidOption("schedule", given, "one without nowfun; say tz=")
     if type(schedule) is crontab:
-        if schedule.nowfun is not None:
-            raise InvalidOption("schedule", "crontab(nowfun=...)", "one without nowfun; say tz=")
         text, dialect = _text_of(schedule), "celery"
+    elif type(schedule) is interval and schedule.relative:
+        text, dialect = _rounded(schedule), ""
     elif isinstance(schedule, str):
         text = " ".join(schedule.split())
     else:
@@ -168,6 +182,14 @@ def _seconds(schedule: Any) -> float:
     if isinstance(schedule, BaseSchedule) or callable(schedule):
         raise InvalidOption("schedule", kind, f"{_EXPECTED}; {kind} is not supported")
     raise InvalidOption("schedule", schedule, _EXPECTED)
+
+
+def _rounded(schedule: interval) -> str:
+    """Return the fields that say the same as an interval that Celery rounds to its own unit."""
+    if text := _ROUNDED.get(schedule.run_every):
+        return text
+    given = f"schedule({schedule.seconds:g}, relative=True)"
+    raise InvalidOption("schedule", given, "a crontab, or relative=True of a day, hour or minute")
 
 
 def _text_of(schedule: crontab) -> str:
@@ -219,10 +241,9 @@ def _zone(name: str) -> ZoneInfo:
     return ZoneInfo(name)
 
 
-def _multiples(seconds: float, moment: datetime) -> Iterator[datetime]:
+def _multiples(interval: timedelta, moment: datetime) -> Iterator[datetime]:
     """Yield the multiples of an interval since 1970, so that no start or deploy moves them."""
-    us = round(seconds * 1_000_000)
-    count = (moment - EPOCH) // timedelta(microseconds=us)
+    count = (moment - EPOCH) // interval
     while True:
         count += 1
-        yield EPOCH + timedelta(microseconds=us * count)
+        yield EPOCH + interval * count

@@ -42,7 +42,8 @@ class Wakeup:
         connection: The connection to the Redis of all shards.
         shards: Their keys; a shard's place among them is its number here.
         scanner: The scanner's name, as scripts use it.
-        hooks: Hear if a message says that a recurring rule was set or resumed.
+        hooks: Hear if a message says that a recurring rule was set or resumed, and at each
+            subscription, as messages before that are lost.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Wakeup:
             self._deaf_until = clock.monotonic() + PING_AFTER
             return False
         self._note_life()
+        self._hooks.rules_changed()  # one may have been, while nobody heard it
         return True
 
     def wait(self, seconds: float) -> set[int]:

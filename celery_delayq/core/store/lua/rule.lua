@@ -62,7 +62,7 @@ return change(request, function(call)
     if answer ~= 'raised' then
       rule.revision = rule.revision + 1
       flag_rule(rule, 'c', true)
-      flag_rule(rule, 'n', rule.last <= call.now)
+      flag_rule(rule, 'n', what ~= 'load' or rule.last <= call.now)
     end
   elseif is_given then
     if redis.call('HLEN', keys.rules) >= most then return 'full' end
