@@ -105,6 +105,11 @@ class Stored:
         return PAUSED in self.flags
 
     @property
+    def is_beats(self) -> bool:
+        """Whether beat sends its entry, as an import found that no rule can be made of it."""
+        return self.is_paused and "beat" in self.row
+
+    @property
     def is_removed(self) -> bool:
         return "r" in self.flags
 

@@ -2,15 +2,18 @@
 
 import json
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.contrib.rules import face, from_django
+from celery_delayq.contrib.rules import face, foreign
+from celery_delayq.contrib.rules.guard import Guard
+from celery_delayq.core.clock import EPOCH
 from celery_delayq.core.store import What
 from tests.app.support import redis_ms
 from tests.cli.conftest import misused, no_workers, project, run
 from tests.rules.frozen import REDBEAT, frozen, rows
-from tests.rules.support import write
+from tests.rules.support import now, set_fields, write
 
 pytestmark = pytest.mark.usefixtures("report")
 
@@ -21,6 +24,7 @@ DAY = {"__type__": "crontab", "minute": 0, "hour": 9}
 FIELDS = "*/15 8,9,10,11,12,13,14,15,16,17,18 1,15 * 1,2,3,4,5"
 NAME = "its name is no text of 1 to 200 bytes"
 SECOND = "expected an interval from 1 second to 366 days"
+ROUNDED = "expected a crontab, or relative=True of a day, hour or minute"
 BERLIN = "Europe/Berlin"
 
 OF_REDBEAT = {
@@ -33,7 +37,7 @@ OF_REDBEAT = {
     "later": ("refused", "its runs have a delay of their own, countdown"),
     "off": ("new", "0 9 * * *", BERLIN),
     "poll": ("new", "every 90.5 s", BERLIN),
-    "relative": ("new", "every 3600 s", BERLIN),
+    "relative": ("new", "0 * * * *", BERLIN),
     "rule": ("refused", "its schedule is rrule; expected interval or crontab"),
     LONG: ("refused", NAME),
 }
@@ -81,11 +85,13 @@ def report(app):
 
 @pytest.fixture
 def put(redis):
-    """Store an entry as celery-redbeat does: text, or an object as JSON."""
+    """Store an entry as celery-redbeat does: text, or an object as JSON; and its last run."""
 
-    def put(name, definition, prefix="redbeat:"):
+    def put(name, definition, prefix="redbeat:", ago=timedelta(0)):
         text = definition if isinstance(definition, (str, bytes)) else json.dumps(definition)
         redis.hset(prefix + name, "definition", text)
+        last = datetime.fromtimestamp(redis_ms(redis) / 1000, timezone.utc) - ago
+        redis.hset(prefix + name, "meta", json.dumps({"last_run_at": as_object(last)}))
         redis.zadd(f"{prefix}:schedule", {prefix + name: 1})
 
     return put
@@ -96,7 +102,7 @@ def source(request, put, monkeypatch):
     """Each scheduler, with the entries that it stored."""
     for name, definition in frozen(REDBEAT).items():
         put(name, definition)
-    monkeypatch.setattr(from_django, "_rows", lambda: ((row, True) for row in rows()))
+    monkeypatch.setattr(foreign, "_rows", lambda: ((row, True) for row in rows()))
     return request.param
 
 
@@ -119,6 +125,20 @@ def becomes(one):
     if one["why"]:
         return one["becomes"], one["why"]
     return one["becomes"], one["schedule"], one["tz"]
+
+
+def as_object(moment):
+    """A time in UTC as celery-redbeat stores it."""
+    parts = ("year", "month", "day", "hour", "minute", "second", "microsecond")
+    found = {part: getattr(moment, part) for part in parts}
+    return {"__type__": "datetime", **found, "timezone": "UTC"}
+
+
+def read(redis, name):
+    """When an entry was sent last."""
+    found = json.loads(redis.hget(f"redbeat:{name}", "meta"))["last_run_at"]
+    del found["__type__"], found["timezone"]
+    return datetime(**found, tzinfo=timezone.utc)
 
 
 def same(expected):
@@ -243,7 +263,7 @@ def test_a_rule_becomes_as_its_entry_is_now(do, delayq, put):
         (entry(args={"a": 1}), "its arguments are not a JSON list and a JSON object"),
         (entry(args="ab"), "its arguments are not a JSON list and a JSON object"),
         (entry(kwargs=[1]), "its arguments are not a JSON list and a JSON object"),
-        (entry(options=[1]), "its options are no JSON object"),
+        (entry(options=[1]), "its options or headers are no JSON object"),
         (entry(options={"expires": "2100-01-01"}), "its expires is a fixed time"),
         (entry(options={"expires": True}), "its expires is a fixed time"),
         (entry(options={"eta": 5}), "its runs have a delay of their own, eta"),
@@ -344,7 +364,7 @@ def test_entries_can_be_named(do, put, delayq, run):
     assert (done.exit_code, "redbeat has no entry nobody" in done.output) == (1, True)
 
 
-def test_its_settings_say_where_redbeat_is(do, put, app, redis_server, run):
+def test_its_settings_say_where_redbeat_is(do, app, redis_server, run, delayq):
     other = redis_server.client(db=2)
     other.hset("own:a", "definition", json.dumps(entry()))
     other.zadd("own::schedule", {"own:a": 1})
@@ -354,6 +374,10 @@ def test_its_settings_say_where_redbeat_is(do, put, app, redis_server, run):
     other.flushdb()
     done = run("rules", "import", "--from", "redbeat")
     where = f"the set own::schedule in {app.delayq.services.endpoint.url[:-1]}2"
+    assert (done.exit_code, done.stderr) == (1, f"redbeat has no entries: {where} is empty\n")
+    assert "gone: no entry has this name any more" in done.stdout
+    delayq.rule("a").remove()
+    done = run("rules", "import", "--from", "redbeat")
     assert (done.exit_code, done.stderr) == (0, f"redbeat has no entries: {where} is empty\n")
 
 
@@ -382,12 +406,12 @@ def test_a_project_without_django_is_one_sentence(run):
 def test_without_use_tz_a_start_is_in_the_app_s_zone(delayq):
     [row] = [row for row in rows() if row.name == "begins"]
     row.start_time = datetime(2100, 1, 1, 12)  # noqa: DTZ001 - what Django has then
-    found = from_django._entry(
+    found = foreign._django_entry(
         delayq.services, row, datetime(2026, 1, 1, tzinfo=timezone.utc), is_zoned=False
     )
     assert "2100-01-01T12:00:00+01:00" in found.refused
     row.start_time = None
-    found = from_django._entry(delayq.services, row, datetime.now(timezone.utc), is_zoned=False)
+    found = foreign._django_entry(delayq.services, row, datetime.now(timezone.utc), is_zoned=False)
     assert (found.refused, found.tz) == ("", None)
 
 
@@ -395,7 +419,7 @@ def test_without_use_tz_a_start_is_in_the_app_s_zone(delayq):
     "words", [("import",), ("list", "--dry-run"), ("pause", "a", "--from", "redbeat")]
 )
 def test_the_options_are_of_import(misused, words):
-    assert misused("rules", *words).endswith("--from and --dry-run are of import.")
+    assert misused("rules", *words).endswith("--from, --dry-run and --remove are of import.")
 
 
 def test_the_table_has_what_becomes_of_each(run, put):
@@ -410,3 +434,204 @@ def test_the_table_has_what_becomes_of_each(run, put):
         "b report rrule refused: its schedule is rrule; expected interval or crontab",
         "c\\nd report crontab refused: its arguments are not a JSON list and a JSON object",
     ]
+
+
+# A mirror.
+
+
+def test_a_rule_whose_entry_is_gone_is_named_and_removed_if_one_asks_for_that(
+    do, put, delayq, redis
+):
+    for name in ("old", "kept", "other"):
+        put(name, entry(name=name))
+    do("redbeat")
+    delayq.every("mine", delayq.app.tasks["report"].s(), 60)
+    for name in ("old", "other"):
+        redis.zrem("redbeat::schedule", f"redbeat:{name}")
+    put("new", entry(name="new"))  # one of them has another name
+    gone = "no entry has this name any more"
+
+    tried = do("redbeat", "--dry-run")
+    assert tried == do("redbeat", "--dry-run")
+    assert tried[0]["old"] == tried[0]["other"] == ("gone", gone)
+    assert (tried[0]["new"][0], tried[1]) == ("new", 1)
+
+    assert do("redbeat", "old", "--dry-run", "--remove") == ({"old": ("removed", gone)}, 0)
+    assert do("redbeat", "old", "--remove") == ({"old": ("removed", gone)}, 0)
+    assert {rule.name for rule in delayq.rules()} == {"kept", "other", "mine"}
+    found, status = do("redbeat", "--remove")
+    assert ([found[name][0] for name in ("kept", "new", "other")], status) == (
+        ["same", "new", "removed"],
+        0,
+    )
+    assert {rule.name for rule in delayq.rules()} == {"kept", "new", "mine"}
+
+
+def test_of_an_empty_place_no_rule_is_removed_unless_it_is_named(do, put, delayq, redis, run):
+    put("a", entry())
+    do("redbeat")
+    redis.delete("redbeat::schedule")
+    done = run("rules", "import", "--from", "redbeat", "--remove")
+    assert done.exit_code == 1
+    assert "no rule is removed" in done.stderr
+    assert delayq.rule("a")
+    assert do("redbeat", "a", "--remove")[1] == 0
+    assert delayq.rules() == []
+
+
+def test_rules_of_another_app_are_not_gone(do, put, delayq, redis):
+    put("a", entry())
+    do("redbeat")
+    set_fields(redis, "a", app=lambda _: "other")
+    redis.zrem("redbeat::schedule", "redbeat:a")
+    put("b", entry(name="b"))
+    assert do("redbeat", "--remove")[0].keys() == {"b"}
+
+
+@pytest.fixture
+def is_sent(delayq):
+    """Whether a beat process sends the entry `a` tomorrow."""
+    tomorrow = SimpleNamespace(name="a", schedule=timedelta(days=1))
+    return lambda: not Guard(delayq.services).is_rule(tomorrow)
+
+
+def test_an_entry_of_which_no_rule_can_be_made_any_more_is_sent_by_beat_alone(
+    do, put, delayq, is_sent, monkeypatch
+):
+    put("a", entry())
+    do("redbeat")
+    later = datetime.now(timezone.utc) + timedelta(days=2)
+    monkeypatch.setattr("celery_delayq.core.clock.utc_now", lambda: later)
+    assert not is_sent()
+
+    put("a", entry(schedule={"__type__": "interval", "every": 0.5}))
+    why = f"schedule is 0.5 seconds; {SECOND}; its rule is paused, and beat sends it"
+    assert do("redbeat", "--dry-run") == ({"a": ("refused", why)}, 1)
+    assert not is_sent()
+    for _ in range(2):
+        assert do("redbeat") == ({"a": ("refused", why)}, 1)
+        assert delayq.rule("a").is_paused
+        assert is_sent()
+        assert [*delayq.tasks()] == []
+
+    put("a", entry())
+    assert do("redbeat")[0]["a"][0] == "changed"
+    assert not delayq.rule("a").is_paused
+    assert not is_sent()
+
+
+def test_a_rule_that_a_person_resumes_or_pauses_is_no_longer_beat_s(
+    do, put, delayq, is_sent, redis
+):
+    put("a", entry())
+    do("redbeat")
+    set_fields(redis, "a", since=lambda _: "1")
+    put("a", entry(options={"eta": 5}))
+    do("redbeat")
+    assert is_sent()
+    delayq.rule("a").pause()
+    assert not is_sent()
+    do("redbeat")
+    assert is_sent()
+    delayq.rule("a").resume()
+    assert not is_sent()
+    delayq.rule("a").pause()
+    assert not is_sent()
+
+
+def test_a_second_entry_of_a_name_does_not_pause_the_rule_of_the_first(do, put, delayq):
+    put("1", entry(args=[1]))
+    do("redbeat")
+    put("2", entry(args=[2]))
+    do("redbeat")
+    assert not delayq.rule("a").is_paused
+
+
+def test_a_disabled_copy_from_beat_schedule_is_named(do, put):
+    put("fixed", entry(name="fixed", enabled=False))
+    [(word, why)] = do("redbeat")[0].values()
+    assert word == "skipped"
+    assert "disabled here, and delayq_beat does not see that" in why
+
+
+# What an entry has beside its task and schedule.
+
+
+def test_what_redbeat_may_say_one_day_is_refused_by_its_name(do, put):
+    put("a", entry(jitter=5))
+    put("b", entry(name="b", schedule={**DAY, "second": 5}))
+    put("c", entry(name="c", schedule={"__type__": "interval", "every": 7200, "relative": True}))
+    put("d", entry(name="d", options={"headers": ["x"]}))
+    found, _ = do("redbeat")
+    assert found == {
+        "a": ("refused", "no rule has what it says as jitter"),
+        "b": ("refused", "its crontab has second, which no rule has"),
+        "c": (
+            "refused",
+            f"schedule is 'schedule(7200, relative=True)'; {ROUNDED}",
+        ),
+        "d": ("refused", "its options or headers are no JSON object"),
+    }
+
+
+def test_a_day_that_celery_rounds_is_one_of_the_app_s_zone(do, put, delayq, app):
+    app.conf.timezone = "Asia/Tokyo"
+    put("a", entry(schedule={"__type__": "interval", "every": 86400.0, "relative": True}))
+    assert do("redbeat")[0] == {"a": ("new", "0 0 * * *", "Asia/Tokyo")}
+    [task] = delayq.tasks()
+    assert task.due.astimezone(timezone.utc).hour == 15
+
+
+@pytest.mark.parametrize("options", [{"sentinels": [("s", 1)]}, {"password": "x", "db": 1}])
+def test_options_that_say_which_redis_are_refused_by_their_names(run, app, options):
+    app.conf.redbeat_redis_options = options
+    done = run("rules", "import", "--from", "redbeat")
+    assert done.exit_code == 1
+    assert "redbeat_redis_options is" in done.output
+    assert all(name in done.output for name in options)
+
+
+def test_an_interval_goes_on_from_its_last_run(do, put, delayq, redis):
+    seven = {"__type__": "interval", "every": 7 * 3600}
+    put("a", entry(schedule=seven), ago=timedelta(hours=1))
+    last = read(redis, "a")
+    do("redbeat")
+    [task] = delayq.tasks()
+    assert timedelta(0) <= task.due - last - timedelta(hours=7) < timedelta(milliseconds=1)
+    put("b", entry(name="b", schedule=seven), ago=timedelta(hours=8))
+    put("c", entry(name="c", schedule=seven))
+    redis.hdel("redbeat:c", "meta")  # it never ran
+    do("redbeat")
+    for name in "bc":
+        [first, *_] = sorted(task.due for task in delayq.select(tag=f"every:{name}"))
+        assert first <= now(delayq)
+
+
+def test_an_interval_of_the_database_goes_on_from_its_start_though_the_last_run_may_be_newer(
+    delayq, do, monkeypatch
+):
+    [row] = [row for row in rows() if row.name == "hourly"]
+    monkeypatch.setattr(foreign, "_rows", lambda: [(row, True)])
+    start = now(delayq) - timedelta(hours=1, seconds=100)
+    row.start_time, row.last_run_at = start, start
+    do("django-celery-beat")
+    [task] = delayq.tasks()
+    assert task.due == start + timedelta(hours=2)
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ({"date_changed": timedelta(days=2)}, timedelta(days=2)),
+        ({"date_changed": timedelta(days=2), "start_time": timedelta(days=3)}, None),
+        ({"date_changed": timedelta(seconds=9), "start_time": timedelta(days=3)}, timedelta(0, 9)),
+        ({"last_run_at": timedelta(hours=5), "date_changed": timedelta(1)}, timedelta(hours=5)),
+    ],
+)
+def test_the_last_run_is_the_one_that_django_celery_beat_takes(known, expected):
+    [row] = [row for row in rows() if row.name == "hourly"]
+    today = datetime(2026, 7, 1, tzinfo=timezone.utc)
+    for name, ago in known.items():
+        setattr(row, name, today - ago)
+    found = foreign._last_run(row, today, timezone.utc)
+    assert found == (today - expected if expected else EPOCH)

@@ -30,7 +30,7 @@ from .rule import Taken
 
 BEAT = "beat"  # the source of these rules
 HEADER = "celery_beat_task"  # of the messages of beat, since Celery 5.6
-_CLEANUP = "celery.backend_cleanup"
+CLEANUP = "celery.backend_cleanup"
 
 # They send the entries of `beat_schedule` as they are.
 _SCHEDULERS = {
@@ -154,8 +154,8 @@ def entries_of(app: Celery) -> dict[str, Mapping[str, Any]]:
     schedule = dict(app.conf.beat_schedule)
     if app.conf.result_expires and not app.backend.supports_autoexpire:
         options = {"expires": 12 * 3600}
-        cleanup = {"task": _CLEANUP, "schedule": crontab("0", "4", "*"), "options": options}
-        schedule.setdefault(_CLEANUP, cleanup)
+        cleanup = {"task": CLEANUP, "schedule": crontab("0", "4", "*"), "options": options}
+        schedule.setdefault(CLEANUP, cleanup)
     return schedule
 
 

@@ -43,30 +43,36 @@ _SOURCES = ("redbeat", "django-celery-beat")
     "--dry-run", is_flag=True, cls=CeleryOption, help_group="Importing",
     help="Show only what import would do.",
 )  # fmt: skip
+@click.option(
+    "--remove", "removes", is_flag=True, cls=CeleryOption, help_group="Importing",
+    help="Remove the rules of this scheduler whose entries are gone.",
+)  # fmt: skip
 @zoned
 @json_option
 @click.pass_context
 def rules(
     ctx: click.Context, /, action: str, names: tuple[str, ...], *, source: str | None,
-    dry_run: bool, as_json: bool, **_: Any,
+    dry_run: bool, removes: bool, as_json: bool, **_: Any,
 ) -> None:  # fmt: skip
     """List the recurring tasks, or change some.
 
     To pause or remove a rule cancels the runs that it has written ahead. skip cancels the next run
     only; run sends the task now, beside the schedule. import makes a rule of each entry of another
     scheduler, or of those that you name; a disabled one is paused. The entries stay. Exits with 1
-    if an entry was refused.
+    if an entry was refused, or is gone and its rule stays.
     """
-    if (source is None) is (action == "import") or (dry_run and source is None):
-        raise click.UsageError("import needs --from; --from and --dry-run are of import.", ctx)
+    if (source is None) is (action == "import") or ((dry_run or removes) and source is None):
+        given = "--from, --dry-run and --remove"
+        raise click.UsageError(f"import needs --from; {given} are of import.", ctx)
     from . import face
 
     services = delayq_of(ctx, heard=action not in ("list", "show")).services
     if source is not None:
-        from .command_import import import_rules
+        from .importing import import_rules
 
+        options = {"removes": removes, "dry_run": dry_run, "as_json": as_json}
         with ErrorSentences():
-            import_rules(ctx, services, source, names, dry_run=dry_run, as_json=as_json)
+            import_rules(ctx, services, source, names, **options)
         return
     if action != "list" and not names:
         raise click.UsageError(f"Name the rules to {action}.", ctx)

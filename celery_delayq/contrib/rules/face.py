@@ -212,14 +212,17 @@ def now_of(services: Services) -> datetime:
     return from_ms(services.entries.counts().now_ms)
 
 
-def change(services: Services, name: str, what: str, *, settles: bool = True) -> bool:
+def change(
+    services: Services, name: str, what: str, *, given: str = "", settles: bool = True
+) -> bool:
     """Pause, resume or remove a rule; return whether it was not so before.
 
-    Without *settles* a writer clears up its runs.
+    If ``beat`` is *given*, beat sends the entry of a paused rule. Without *settles* a writer clears
+    up its runs.
     """
     shards, answers = services.entries.unasked_shards, set[str]()
     for found in store.find_all(services.entries, name):
-        answers.add(store.change(shards[found.shard], name, what))
+        answers.add(store.change(shards[found.shard], name, what, given))
     if settles:
         settle(services, name)
     return "done" in answers

@@ -65,6 +65,11 @@ class Guard:
             return entry.name in self._known
         except (AttributeError, UnicodeError):  # beat takes any name
             return False
-        is_one = found is not None and not found.is_removed and found.since_ms <= store.ms_of(slot)
+        is_one = (
+            found is not None
+            and not found.is_removed
+            and not found.is_beats
+            and found.since_ms <= store.ms_of(slot)
+        )
         (self._known.add if is_one else self._known.discard)(entry.name)
         return is_one

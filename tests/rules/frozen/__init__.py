@@ -21,4 +21,5 @@ def rows():
         kinds = {kind: SimpleNamespace(**found[kind]) if found[kind] else None for kind in _KINDS}
         begin = found["start_time"]
         found["start_time"] = begin and datetime.fromisoformat(begin)
-        yield SimpleNamespace(**{**found, **kinds})
+        times = {"last_run_at": None, "date_changed": None}
+        yield SimpleNamespace(**{**found, **kinds, **times})

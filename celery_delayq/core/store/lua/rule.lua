@@ -5,8 +5,8 @@ text     called  its name
 text     what    put | place | load | pause | resume | rewind | remove | move | cleared; place: put, unless there is one;
                  rewind: go on from now, as Redis's clock was ahead when its last slot was written
 text     given   of put, place and load: fields of its row, see prelude/rules.lua; without `last` a put begins now. Of
-                 move: the same, for another shard, where it is placed before it goes here; of cleared and rewind: the
-                 revision that was read
+                 move: the same, for another shard, where it is placed before it goes here; of pause: `beat`, if beat
+                 sends its entry now, or empty; of cleared and rewind: the revision that was read
 number   most    put, place and load nothing new if the shard has so many rules
 
 Returns  the answer, a text: new; changed; back, changed to what it was before by another host; same, it is set already, or
@@ -81,12 +81,14 @@ return change(request, function(call)
     flag_rule(rule, 'c', false)
   else
     local is_paused = string.find(rule.flags, 'p') ~= nil
-    if what == 'pause' and is_paused or what == 'resume' and not is_paused then return 'same' end
+    local beat = what == 'pause' and given ~= '' and given or nil
+    if what == 'pause' and is_paused and rule.beat == beat or what == 'resume' and not is_paused then return 'same' end
     if what == 'remove' or what == 'move' then
       flag_rule(rule, 'r', true)
       rule.to = what == 'move' and given or nil
     elseif what ~= 'rewind' then
       flag_rule(rule, 'p', what == 'pause')
+      rule.beat = beat
     end
     if what == 'resume' or what == 'rewind' then
       rule.last = since(call, rule)
