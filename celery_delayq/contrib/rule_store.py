@@ -91,6 +91,11 @@ class Stored:
         return timedelta(milliseconds=time_in(self.row.get("offset", "0").encode()) or 0)
 
     @property
+    def is_declared(self) -> bool:
+        """Whether a worker says it at each start."""
+        return self.row.get("declared") == "1"
+
+    @property
     def since_ms(self) -> int:
         """Since when its slots are its own: it was set then, or took over from beat."""
         return time_in(self.row.get("since", "").encode()) or 0

@@ -101,6 +101,8 @@ def _rules(services: Services) -> Iterator[Line]:
                 last_ms=rule_store.ms_of(rule.last),
                 since_ms=rule.since_ms,
                 version=int(rule.row["version"]),
+                app=str(rule.row.get("app", "")),
+                declared=rule.is_declared,
                 paused=rule.is_paused,
                 new=rule.is_new,
                 unclear=rule.is_unclear,

@@ -201,6 +201,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "version": Field(_VERSION, 0),
         "source": Field(_text(100), ""),
         "by": Field(_text(300), ""),
+        "app": Field(_text(1000), ""),
+        "declared": Field(_FLAG, default=False),
         "paused": Field(_FLAG, default=False),
         "new": Field(_FLAG, default=False),
         "unclear": Field(_FLAG, default=False),

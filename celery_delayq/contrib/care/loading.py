@@ -230,7 +230,7 @@ class _Loading:
         flags = "".join(
             flag for flag, has in (("n", "new"), ("p", "paused"), ("c", "unclear")) if line[has]
         )
-        row = {name: line[name] for name in ("digest", "home", "plan", "source", "by")}
+        row = {name: line[name] for name in ("digest", "home", "plan", "source", "by", "app")}
         row |= {"revision": str(line["revision"]), "last": str(line["last_ms"])}
         row |= {
             "offset": str(line["offset_ms"]),
@@ -238,6 +238,8 @@ class _Loading:
             "version": str(line["version"]),
         }
         row["flags"] = f"-{flags}"
+        if line["declared"]:
+            row["declared"] = "1"
         entries = self._services.entries
         shard, answer = rule_store.put(entries, "load", line["name"], row)
         if answer == "full":

@@ -132,13 +132,21 @@ def _show(ctx: click.Context, found: list[Rule], *, as_json: bool) -> None:
             ctx.obj.echo(json.dumps(_facts(rule)))
         return
     zone = zone_of(ctx)
-    columns = [Column("NAME"), Column("TASK"), Column("SCHEDULE"), Column("ZONE")]
+    columns = [*map(Column, ("NAME", "TASK", "SCHEDULE", "ZONE", "FROM"))]
     columns.append(Column(f"NEXT ({name_of(zone)})", {"paused": "yellow", "trouble": "red"}))
     rows = (
-        (*map(plain, (rule.name, rule.task, rule.schedule, rule.tz)), _next(rule, zone))
+        (
+            *map(plain, (rule.name, rule.task, rule.schedule, rule.tz, _from(rule))),
+            _next(rule, zone),
+        )
         for rule in found
     )
     Screen(ctx).show(table(columns, rows))
+
+
+def _from(rule: Rule) -> str:
+    """Return what sets a rule: code that runs at each start; another scheduler; or a call."""
+    return rule.source or ("code" if rule.is_declared else "call")
 
 
 def _next(rule: Rule, zone: tzinfo) -> str:
@@ -167,6 +175,7 @@ def _show_one(ctx: click.Context, rule: Rule) -> None:
         "tags": ", ".join(rule.tags),
         "version": str(rule.version or ""),
         "source": rule.source,
+        "declared": "workers say it at each start" if rule.is_declared else "",
     }
     width = max(map(len, facts))
     for name, text in facts.items():
@@ -189,6 +198,7 @@ def _facts(rule: Rule) -> dict[str, Any]:
         "revision": rule.revision,
         "version": rule.version,
         "source": rule.source,
+        "declared": rule.is_declared,
         "trouble": rule.trouble or None,
         "made_when_due": rule.is_made_when_due,
     }

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from celery.app.task import Task
 from celery.canvas import Signature
@@ -36,6 +35,7 @@ from ...core.store.extras import MOST_TAGS
 from ...core.store.ids import checked_name
 from .. import rule_store as store
 from ..rule_store import MOST_RULES, NEW, PAUSED, Stored
+from . import said_of
 from .face import Rule, checked, rule, settle
 from .rule import MISSED, Plan, Taken, has_own_apply_async, text_of
 from .timing import Timing, timing_of
@@ -51,8 +51,6 @@ _TWICE = (
     "a name that this process has given to no other rule; pass replace=True to change that rule"
 )
 
-# What this process has said: name -> digest.
-_SAID: WeakKeyDictionary[Services, dict[str, str]] = WeakKeyDictionary()
 _WARNED = set[str]()
 
 logger = logger_of(__name__)
@@ -71,6 +69,7 @@ def every(
     tags: Sequence[str] = (),
     version: int = 0,
     replace: bool = False,
+    declared: bool = True,
     source: str = "",
     is_paused: bool = False,
     settles: bool = True,
@@ -84,8 +83,7 @@ def every(
     receivers of signals.
     """
     checked(name)
-    if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < MOST_VERSION:
-        raise InvalidOption("version", version, f"a whole number from 0 to {MOST_VERSION - 1}")
+    _check(version, declared)
     timing = timing_of(schedule, tz=tz, dialect=dialect, default_zone=str(services.timezone))
     if services.app.conf.task_always_eager:
         raise InvalidOption("task_always_eager", True, "False, as with it a task runs at once")
@@ -101,6 +99,7 @@ def every(
         "offset": str(plan.offset(name) // timedelta(milliseconds=1)),
         "flags": f"-{NEW}{PAUSED * is_paused}",
     }
+    row |= {} if declared else {"declared": ""}
     before = store.find(services.entries, name)
     if taken is not None:
         row |= _beginning(services, name, plan, before, taken)
@@ -109,7 +108,7 @@ def every(
     if _put(services, name, row, before) != "same" and settles:
         settle(services, name)
     if not source:
-        _SAID.setdefault(services, {})[name] = plan.digest
+        _note(services, name, row)
     # One of a later release stays if it says the same, or has a later version.
     made = rule(services, name, plan.text)
     if made is None:
@@ -135,12 +134,29 @@ def app_of(services: Services) -> str:
     return str(services.app.main or "")
 
 
+def _check(version: Any, declared: Any) -> None:
+    if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version < MOST_VERSION:
+        raise InvalidOption("version", version, f"a whole number from 0 to {MOST_VERSION - 1}")
+    if not isinstance(declared, bool):
+        raise InvalidOption("declared", declared, "true or false")
+
+
+def _note(services: Services, name: str, row: dict[str, str]) -> None:
+    """Note what this process has said, as it may turn out to be a worker."""
+    said = said_of(services)
+    said.digests[name] = row["digest"]
+    if not said.is_over:
+        said.rows.pop(name, None)
+        if "declared" not in row:
+            said.rows[name] = row
+
+
 def _check_change(
     services: Services, name: str, before: Stored | None, *, may_replace: bool
 ) -> None:
     if before is None or before.is_removed or may_replace:
         return
-    if _SAID.get(services, {}).get(name) == before.digest:
+    if said_of(services).digests.get(name) == before.digest:
         raise InvalidOption("name", name, _TWICE)
 
 

@@ -60,6 +60,8 @@ class Rule:
         revision: Raised by each change.
         version: As for :meth:`DelayQ.every`.
         source: Where it comes from, such as ``beat``; empty: from :meth:`DelayQ.every`.
+        is_declared: Whether workers say it at each start. It is removed ten minutes after the last
+            of them has ended, unless none is left.
         trouble: Why its next run cannot be made; empty: nothing is known against it.
         is_made_when_due: Whether no run waits, because the task's class has an ``apply_async`` of
             its own: a writer calls that at each slot.
@@ -78,6 +80,7 @@ class Rule:
     revision: int
     version: int
     source: str
+    is_declared: bool
     trouble: str
     is_made_when_due: bool
     _stored: Stored = field(repr=False, compare=False)
@@ -199,6 +202,7 @@ def rule_of(services: Services, stored: Stored, now: datetime) -> Rule:
         stored.revision,
         int(stored.row["version"]),
         stored.source,
+        stored.is_declared,
         stored.trouble,
         writing.is_made_when_due(services, plan),
         stored,

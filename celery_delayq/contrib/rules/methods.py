@@ -32,6 +32,7 @@ class RuleMethods:
         tags: Sequence[str] = (),
         version: int = 0,
         replace: bool = False,
+        declared: bool = True,
     ) -> Rule:
         """Let a task recur: its next runs wait in the store, as ordinary tasks.
 
@@ -61,6 +62,9 @@ class RuleMethods:
                 the last one that says it wins.
             replace: Change a rule that this process has set before. Without it, that is refused,
                 as two rules may have got one name by mistake.
+            declared: Whether the rule goes with the code that says it, if a worker says it before
+                it is ready. ``False``: it stays until somebody removes it, as do rules that are
+                said later, or elsewhere.
 
         Returns:
             The rule.
@@ -84,6 +88,7 @@ class RuleMethods:
             tags=tags,
             version=version,
             replace=replace,
+            declared=declared,
         )
 
     def rule(self, name: str) -> Rule | None:

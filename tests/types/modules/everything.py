@@ -136,11 +136,13 @@ for task in delayq.tasks(queue="mail", task=bill, limit=10):
 
 # Recurring tasks.
 # without stubs: reportArgumentType
-rule = delayq.every("report", bill.s(42), timedelta(hours=1), tz="UTC", missed="one", jitter=5)
+rule = delayq.every(
+    "report", bill.s(42), timedelta(hours=1), tz="UTC", missed="one", jitter=5, declared=False
+)
 print(rule.name, rule.schedule, rule.tz, rule.task, rule.tags, rule.missed, rule.jitter)
 print(rule.is_paused, rule.next, rule.last, rule.revision, rule.version, rule.source, rule.trouble)
 print(rule.digest, rule.pause(), rule.resume(), rule.skip(), rule.run().id, rule.remove())
-print(rule.is_made_when_due)
+print(rule.is_made_when_due, rule.is_declared)
 if (last_run := rule.last_run()) is not None:
     print(last_run.what)
 print(delayq.rule("report"), [rule.name for rule in delayq.rules(tag="reports")])

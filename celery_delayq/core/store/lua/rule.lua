@@ -9,8 +9,8 @@ text     given   of put, place and load: fields of its row, see prelude/rules.lu
                  sends its entry now, or empty; of cleared and rewind: the revision that was read
 number   most    put, place and load nothing new if the shard has so many rules
 
-Returns  the answer, a text: new; changed; back, changed to what it was before by another host; same, it is set already, or
-         so; older, a later version is set; full; done; not_found
+Returns  the answer, a text: new; changed; back, changed to what it was before by another host; noted, only its version or
+         `declared` is new; same, it is set already, or so; older, a later version is set; full; done; not_found
 Cost     O(log N)
 Keeps    a rule writes nothing until what it wrote before was cleared up
 ]]
@@ -30,16 +30,18 @@ end
 local function put(call, rule, given)
   local is_removed = string.find(rule.flags, 'r') ~= nil
   if not is_removed then
-    if what == 'place' or rule.digest == given.digest and rule.version == given.version then return 'same' end
+    if what == 'place' then return 'same' end
     if tonumber(given.version) < tonumber(rule.version) then return 'older' end
     if rule.digest == given.digest then
-      rule.version = given.version
-      return 'raised'
+      local declared = given.declared or rule.declared
+      if rule.version == given.version and rule.declared == declared then return 'same' end
+      rule.version, rule.declared, rule.app = given.version, declared, given.app
+      return 'noted'
     end
   end
   local answer = not is_removed and given.digest == rule.before and given.by ~= rule.by and 'back' or 'changed'
   local last = tonumber(given.last) or since(call, rule)
-  rule.before, rule.to = rule.digest, nil
+  rule.before, rule.to, rule.declared = rule.digest, nil, nil
   for name, value in pairs(given) do
     -- It was taken over when it was set, and not now.
     if name ~= 'flags' and (name ~= 'since' or is_removed) then rule[name] = value end
@@ -59,7 +61,7 @@ return change(request, function(call)
   if is_given and rule then
     answer = (what == 'load' and merge or put)(call, rule, row)
     if answer == 'same' or answer == 'older' then return answer end
-    if answer ~= 'raised' then
+    if answer ~= 'noted' then
       rule.revision = rule.revision + 1
       flag_rule(rule, 'c', true)
       flag_rule(rule, 'n', what ~= 'load' or rule.last <= call.now)

@@ -6,7 +6,8 @@ row  JSON: revision and last, texts of whole numbers: no slot up to last, ms, is
      the digest before this one; by, the host that said it; source; since, ms, from when on its slots are its own, and no
      longer beat's; brought, ms, when a dump brought it; offset, ms, by which its runs are later than their slots; to, its
      row on another shard, which is put there before it goes here; failed: how many times in a row its next run could not
-     be made; beat: beat sends its entry while it is paused. Other fields stay as they are
+     be made; beat: beat sends its entry while it is paused; declared, `1`: workers of `app` say it at each start, so it
+     goes with the last of them. Other fields stay as they are
 flags  `-`, and n: it has written nothing yet; p: it is paused; c: what it has written is to be cleared up; r: the same,
        and it goes then. With one of the last three it writes nothing
 
