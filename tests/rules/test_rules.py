@@ -404,7 +404,7 @@ def test_a_claim_lapses_if_its_process_is_killed(delayq, report, redis):
     [(_, lapses)] = [
         each for ahead in each("rules_next") for each in redis.zrange(ahead, 0, -1, withscores=True)
     ]
-    assert 0 < lapses - delayq.counts().now_ms <= store.CLAIM_MS
+    assert 0 < int(lapses) - delayq.counts().now_ms <= store.CLAIM_MS
     wake(redis, "r")  # as it has lapsed
     write(delayq)
     assert len(runs(delayq)) == 1
