@@ -3,8 +3,10 @@
 python -m tests.lab.beats.django_entries URL
 """
 
+import re
 import sys
 from datetime import datetime, timezone
+from pathlib import Path
 
 import django
 from celery import Celery
@@ -13,6 +15,7 @@ from django.core.management import call_command
 from django.forms.models import model_to_dict
 
 from celery_delayq import DelayQ
+from celery_delayq.contrib.rules import beside_scanner
 from tests.lab.beats.said import imported, say, times
 
 YEAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
@@ -84,6 +87,30 @@ def frozen(row):
     return found
 
 
+def fields():
+    """The fields of each model, and the settings."""
+    from django_celery_beat import models
+
+    kinds = (
+        models.PeriodicTask,
+        models.CrontabSchedule,
+        models.IntervalSchedule,
+        models.SolarSchedule,
+        models.ClockedSchedule,
+    )
+    # Of a schedule, not its number, nor the entries that have it.
+    found = {
+        kind.__name__: [field.name for field in kind._meta.fields if field.name != "id"]
+        for kind in kinds
+    }
+    found["PeriodicTask"].append("id")
+    texts = [path.read_text("utf-8") for path in Path(models.__file__).parent.glob("*.py")]
+    settings = {*re.findall(r"settings, '(\w+)'", "".join(texts))}
+    # Django's own, and the zone and scheduler of Celery.
+    own = {"USE_TZ", "TIME_ZONE", "CELERY_TIMEZONE", "CELERY_BEAT_SCHEDULER"}
+    return {**found, "django-celery-beat's settings": [*settings - own]}
+
+
 def main(url):
     set_up()
     app = Celery("proj", broker=url)
@@ -100,6 +127,7 @@ def main(url):
     tried = imported(app, "django-celery-beat", "--dry-run")
     rules = len(app.delayq.rules())
     done = imported(app, "django-celery-beat")
+    beside_scanner(app).write()
     again = imported(app, "django-celery-beat")
     say(
         {
@@ -109,6 +137,7 @@ def main(url):
             "rules after that": rules,
             "done": done,
             "again": again,
+            "fields": fields(),
             "times": {
                 row.name: times(app.delayq.rule(row.name), row.schedule)
                 for row in entries

@@ -3,16 +3,22 @@
 python -m tests.lab.beats.redbeat_entries URL
 """
 
+import inspect
+import json
+import re
 import sys
 from datetime import datetime, timezone
+from pathlib import Path
 
 from celery import Celery
 from celery.schedules import crontab, schedule
 from redbeat import RedBeatSchedulerEntry as Entry
+from redbeat import schedulers
 from redbeat.schedulers import get_redis
 from redbeat.schedules import rrule
 
 from celery_delayq import DelayQ
+from celery_delayq.contrib.rules import beside_scanner
 from tests.lab.beats.said import imported, say, times
 
 PREFIX = "beats:"
@@ -39,6 +45,18 @@ def save(app):
         Entry(name, "report", when, app=app, **options).save()
 
 
+def fields(app, kept):
+    """What an entry has, as its class takes it and as Redis has it; and the settings."""
+    parameters = inspect.signature(Entry).parameters.values()
+    found = {one.name for one in parameters if one.kind is not one.VAR_KEYWORD}
+    next(Entry.from_key(f"{PREFIX}daily", app))  # it ran
+    for field in ("definition", "meta"):
+        found |= {*json.loads(kept.hget(f"{PREFIX}daily", field))}
+    text = Path(schedulers.__file__).read_text("utf-8")
+    settings = {*re.findall(r"(?:either_or|is_key_in_conf)\(\s*'(\w+)'", text)}
+    return {"redbeat.RedBeatSchedulerEntry": [*found], "redbeat's settings": [*settings]}
+
+
 def main(url):
     app = Celery("proj", broker=url)
     app.conf.update(
@@ -58,6 +76,7 @@ def main(url):
     tried = imported(app, "redbeat", "--dry-run")
     rules = len(app.delayq.rules())
     done = imported(app, "redbeat")
+    beside_scanner(app).write()
     again = imported(app, "redbeat")
     say(
         {
@@ -66,6 +85,7 @@ def main(url):
             "rules after that": rules,
             "done": done,
             "again": again,
+            "fields": fields(app, kept),
             "times": {
                 name: times(app.delayq.rule(name), Entry.from_key(f"{PREFIX}{name}", app).schedule)
                 for name in ("daily", "fields")

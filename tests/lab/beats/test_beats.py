@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rules.fields import listed
 from tests.rules.frozen import DJANGO, REDBEAT, frozen
 from tests.rules.test_importing import EXPECTED, becomes, same
 
@@ -70,6 +71,11 @@ def test_a_crontab_fires_when_its_scheduler_says(found):
     for of_rule, of_scheduler in found["times"].values():
         assert len(of_rule) == 2
         assert of_rule == of_scheduler
+
+
+def test_each_field_and_setting_is_in_the_table_of_coming_from_beat(found):
+    for of, fields in found["fields"].items():
+        assert {*fields} == listed(of), of
 
 
 def test_the_second_time_nothing_changes(found, source):
