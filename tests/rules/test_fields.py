@@ -45,14 +45,14 @@ def test_a_run_has_each_header_that_beat_sends(delayq, report, redis):
     app = delayq.app
     said = {"task": "report", "args": (7,), "schedule": timedelta(hours=1)}
     app.conf.beat_schedule = {"a": {**said, "options": {"headers": {"team": "a"}}}}
-    scheduler = beat.Scheduler(app)
-    scheduler.apply_async(scheduler.schedule["a"])
-    of_beat = json.loads(redis.lpop("celery"))["headers"]
     object.__setattr__(delayq.services.settings, "beat", True)
     Source(delayq.services).name()
     write(delayq)
     [task] = delayq.select(tag="every:a")
     of_rule = json.loads(delayq.services.entries.find(task.id).message)["headers"]
+    scheduler = beat.Scheduler(app)  # it writes its header into the options of the setting
+    scheduler.apply_async(scheduler.schedule["a"])
+    of_beat = json.loads(redis.lpop("celery"))["headers"]
     own = {"id", "root_id", "eta", "origin", "expires"}
     assert {name: of_rule.get(name) for name in of_beat.keys() - own} == {
         name: value for name, value in of_beat.items() if name not in own

@@ -11,7 +11,6 @@ from celery_delayq.contrib.rules.every import every
 from celery_delayq.contrib.rules.guard import Guard
 from celery_delayq.contrib.rules.rule import SOON, Taken
 from celery_delayq.core import clock
-from tests.rules import support
 from tests.rules.support import HOUR, now, runs, set_fields, wake, write
 
 PHASE = timedelta(minutes=25)
@@ -59,8 +58,12 @@ def test_the_offset_in_its_row_is_the_one_that_counts(delayq, report, redis):
 
 def test_a_new_rule_with_jitter_runs_at_a_slot_whose_run_is_still_to_come(delayq, report):
     for name in "abcdefghijklmnopqrst":  # each has another delay
-        rule = support.every(delayq, name, report.s(7), HOUR, jitter=3600)
+        before = delayq.every(name, report.s(7), HOUR, jitter=3600)
+        write(delayq)
+        rule = delayq.rule(name)
         assert runs(delayq, name) == [rule.next[0]]
+        # It was not taken for one that was written while Redis's clock was ahead.
+        assert rule.revision == before.revision
 
 
 # A rule that takes over from beat.
@@ -129,6 +132,20 @@ def test_a_changed_entry_keeps_its_phase_and_another_interval_begins_anew(delayq
     write(delayq)
     [due] = runs(delayq)
     assert before + 2 * SOME <= due <= after + 2 * SOME + MS
+
+
+@pytest.mark.parametrize("schedule", [timedelta(minutes=1), crontab(hour="*/2", minute="0")])
+def test_another_schedule_runs_no_slot_of_before(delayq, report, redis, take, sent, schedule):
+    take(SOME, HOUR)
+    set_fields(redis, "r", offset=lambda _: str(3 * 3_600_000), since=lambda _: "1")
+    before = now(delayq)
+    made = every(delayq.services, "r", report.s(7), schedule, source="redbeat", taken=Taken())
+    write(delayq)
+    coming = runs(delayq)
+    assert coming[0] > before
+    assert coming[0] == delayq.rule("r").next[0]
+    assert made.last <= before + 2 * SOON
+    assert not sent(before)  # it was taken over before
 
 
 def test_a_removed_rule_that_is_taken_over_again_begins_anew(delayq, take):

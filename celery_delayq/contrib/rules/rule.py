@@ -98,11 +98,11 @@ class Taken:
         Until that run, ``since``, beat sends the entry, and then no longer.
         """
         first = since = self._due(timing, self.last_run or now)
-        if self.last_run is not None and self._is_at_once(timing, since, now):
+        soon = now + SOON
+        if self._is_at_once(timing, since, now):
             # Beat sends it once, and counts an interval from then on.
             first = now if timing.interval else timing.latest(now, 1, since - _MS)[0]
         elif self.last_run is not None:
-            soon = now + SOON
             if timing.interval:
                 first += timing.interval * max(0, (soon - first) // timing.interval + 1)
             else:
@@ -111,7 +111,7 @@ class Taken:
         phase = (first - EPOCH) % timing.interval if timing.interval else timedelta(0)
         return {
             "offset": str(-(-(delay + phase) // _MS)),
-            "last": str(ms_of(first - phase - (timing.interval or _MINUTE))),
+            "last": str(ms_of(min(soon, first - phase - (timing.interval or _MINUTE)))),
             "since": str(ms_of(since)),
         }
 
