@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from hashlib import sha1
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -89,6 +90,10 @@ class Stored:
     def offset(self) -> timedelta:
         """By how much its runs are later than their slots."""
         return timedelta(milliseconds=time_in(self.row.get("offset", "0").encode()) or 0)
+
+    @property
+    def version(self) -> int:
+        return int(self.row["version"])
 
     @property
     def is_declared(self) -> bool:
@@ -288,6 +293,86 @@ def claim(shard: Shard, held: str = "", skipped: Sequence[bytes] = ()) -> Ahead:
 def _ahead(shard: Shard, **options: Any) -> Ahead:
     now_us, look_ms, claim, names, left, writers = shard.scripts.call("rules_ahead", **options)
     return Ahead(int(now_us), float(look_ms), claim.decode(), names, left, int(writers))
+
+
+class Named(NamedTuple):
+    """What workers have named.
+
+    Attributes:
+        now_ms: Redis's time.
+        since_ms: Since when there were workers that name, without a gap.
+        knows: Whether this worker has named something before.
+        looks: Whether this worker is the one to look at all rules.
+        sweeps: Whether it removes those that nobody has named for ten minutes.
+        unknown: What the last worker that looked has found; empty: it is not known.
+        found: What was named in ten minutes, and whether a living worker names it.
+    """
+
+    now_ms: int
+    since_ms: int
+    knows: bool
+    looks: bool
+    sweeps: bool
+    unknown: dict[str, Any]
+    found: list[tuple[dict[str, Any], bool]]
+
+    @property
+    def said(self) -> dict[str, set[str]]:
+        """The digests of the rules that were named, by name."""
+        return _digests(names for names, _ in self.found)
+
+    @property
+    def living(self) -> dict[str, set[str]]:
+        """The same, of living workers only."""
+        return _digests(names for names, is_living in self.found if is_living)
+
+    @property
+    def tasks(self) -> set[str]:
+        """The tasks that living workers know."""
+        return {task for names, is_living in self.found if is_living for task in names["tasks"]}
+
+
+def _digests(some: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
+    digests: dict[str, set[str]] = {}
+    for names in some:
+        for name, digest in names["rules"].items():
+            digests.setdefault(name, set()).add(digest)
+    return digests
+
+
+def name(
+    entries: Entries,
+    process: str = "",
+    names: Mapping[str, Any] | None = None,
+    *,
+    unknown: Mapping[str, Any] | None = None,
+    full: bool = True,
+) -> Named:
+    """Name the rules and tasks of a worker; without *names*, it has ended; or only read.
+
+    Args:
+        entries: The store's.
+        process: The worker; empty: only read.
+        names: The digests of its ``rules``, by name, and its ``tasks``.
+        unknown: What it has found as it looked at all rules.
+        full: Learn what others name, also if this worker has named these just before.
+    """
+    text = "" if names is None else json.dumps(names, sort_keys=True)
+    digest = sha1(text.encode(), usedforsecurity=False).hexdigest() if text else ""
+    found = "" if unknown is None else json.dumps(unknown)
+    [shard, *_] = entries.unasked_shards
+    answer = shard.scripts.call(
+        "rules_named", process=process, digest=digest, names=text, unknown=found, full=int(full)
+    )
+    return Named(
+        answer.now // 1000,
+        answer.since,
+        bool(answer.knows),
+        answer.looks > 0,
+        answer.looks > 1,
+        json.loads(answer.unknown or "{}"),
+        [(json.loads(each.names), each.living > 0) for each in answer.found],
+    )
 
 
 def fire(

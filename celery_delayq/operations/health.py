@@ -10,6 +10,7 @@ from typing import Any
 
 from ..core.clock import from_ms
 from ..core.errors import InvalidOption, StoreDiffers, StoreError
+from ..core.leaves import LEAVES, leaf
 from ..core.logs import counted, lasting, plain
 from ..core.servers.facts import Facts
 from ..core.servers.risks import ERROR, OK, eviction, memory
@@ -66,7 +67,8 @@ class Judged:
         about: The name of the check.
         wrong: The problem; empty if there is none.
         well: The text to show if there is no problem.
-        note: A sentence to show at once although it is no problem: what an operator paused.
+        note: A sentence to show at once although it is no problem: what an operator paused, or
+            rules whose task no worker knows.
     """
 
     about: str
@@ -98,7 +100,7 @@ def health(
     - the store cannot be read, or other processes use it with different settings.
 
     A paused task is not overdue; :meth:`pauses` has the pauses that are no problem yet. The check
-    makes four calls to the store, and none to the broker.
+    makes four calls to the store, five if there are rules, and none to the broker.
 
     Args:
         max_overdue: How many seconds a task may be overdue, or resumed tasks may take to be
@@ -163,7 +165,7 @@ def judged(
         Judged("agreement", agreement, _AGREED),
         beginning(counts),
         *_judged(counts, max_overdue, max_dead),
-        *_rules(counts, max_overdue),
+        *_rules(services, counts, max_overdue),
         *_pauses(pauses, counts.now_ms, max_paused, max_overdue),
         *(check for server in servers for check in _redis(server)),
     ]
@@ -210,8 +212,11 @@ def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judge
         yield Judged(about, f"{what}; {max_dead} are allowed" if count > max_dead else "", "none")
 
 
-def _rules(counts: Counts, max_overdue: float) -> Iterator[Judged]:
-    """Check that the next run of each rule is written; a process looks each half minute."""
+def _rules(services: Services, counts: Counts, max_overdue: float) -> Iterator[Judged]:
+    """Check that the next run of each rule is written; a process looks each half minute.
+
+    Name those whose task no worker knows: other programs may run it.
+    """
     look_ms, wrong = counts.rule_look_ms, ""
     late = 0 if look_ms is None else (counts.now_ms - look_ms) / 1000
     if late > max_overdue + LOOK_EVERY:
@@ -219,9 +224,9 @@ def _rules(counts: Counts, max_overdue: float) -> Iterator[Judged]:
     elif counts.troubled_rules:
         wrong = _TROUBLED.format(counted(counts.troubled_rules, "rule"))
     if counts.rules:
-        yield Judged(
-            "rules", wrong, f"the next runs of {counted(counts.rules, 'rule')} are written"
-        )
+        well = f"the next runs of {counted(counts.rules, 'rule')} are written"
+        note = leaf("rules").unknown_tasks(services) if "rules" in LEAVES else ""
+        yield Judged("rules", wrong, well, note)
 
 
 def _pauses(

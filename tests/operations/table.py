@@ -266,6 +266,12 @@ def _fire(ready: Prepared) -> object:
     return b"done" if answer == b"past" else answer  # when it is taken again
 
 
+def _named(ready: Prepared) -> list[tuple[bytes, int]]:
+    given = {"process": "p", "digest": "d", "names": "n", "unknown": "u", "full": 1}
+    answer = ready.store.scripts.call("rules_named", **given)
+    return [(each.names, each.living) for each in answer.found]
+
+
 def _rules(ready: Prepared) -> list[bytes]:
     answer = ready.store.scripts.call("rules", cursor=0, count=10, names=[])
     return [row.name for row in answer.found]
@@ -532,8 +538,8 @@ OPERATIONS = (
     writes("rules_ahead", _claimed, [b"rule"]),
     writes(
         "rules_named",
-        lambda ready: ready.store.scripts.call("rules_named", digest="d", names="n").found,
-        [b"n"],
+        _named,
+        [(b"n", 1)],
     ),
     Operation(
         "hand_over",

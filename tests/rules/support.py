@@ -60,3 +60,17 @@ def set_back(delayq, redis, name, **ago):
         if redis.hexists(rules, name):
             redis.zadd(ahead, {name: 0})
     return from_ms(last)
+
+
+def later(redis, *, is_alive=True, **ago):
+    """Move the times of all that workers named so far back; of the last one, if none was alive."""
+    ms = round(timedelta(**ago).total_seconds() * 1000)
+    for key in each("rules_named"):
+        for field, value in redis.hgetall(key).items():
+            if field:
+                named, rest = value.split(b" ", 1)
+                redis.hset(key, field, b"%d %s" % (int(named) - ms, rest))
+            else:
+                since, last, swept = map(int, value.split())
+                at = last if is_alive else last - ms
+                redis.hset(key, field, b"%d %d %d" % (since - ms, at, swept - ms))

@@ -1,22 +1,17 @@
 """`beat_schedule` as rules: workers set them, and a beat process leaves them alone."""
 
-import json
 import logging
-from datetime import timedelta
 
 import pytest
 from celery.beat import BeatLazyFunc, ScheduleEntry, Scheduler, Service
 from celery.schedules import crontab, solar
 from celery.signals import beat_init
 
-from celery_delayq.contrib.rules import beat as beat_module
 from celery_delayq.contrib.rules import every as every_module
-from celery_delayq.contrib.rules.beat import Source
+from celery_delayq.contrib.rules.declared import Declared
 from celery_delayq.contrib.rules.guard import AWAY, Guard
-from celery_delayq.contrib.rules.step import NAMING, Writer
 from celery_delayq.errors import StoreUnavailable
-from tests.rules.support import DAILY, NEW_YEAR, now, runs, set_fields, write
-from tests.support.shards import each
+from tests.rules.support import DAILY, NEW_YEAR, later, runs, set_fields, write
 
 pytestmark = pytest.mark.libraries
 
@@ -46,28 +41,14 @@ def app(delayq_app, url):
 
 def named(app):
     """Let a worker of this app look at its `beat_schedule`."""
-    source = Source(app.delayq.services)
-    source.name()
-    return source
+    declared = Declared(app.delayq.services, runs_tasks=True)
+    declared.name()
+    return declared
 
 
 def args(app, name="a"):
     write(app.delayq)
     return [task.args for task in app.delayq.tasks(tag=f"every:{name}")]
-
-
-def later(redis, *, is_alive=True, **ago):
-    """Move the times of all named entries so far back; and of the last sweep, if none was alive."""
-    ms = round(timedelta(**ago).total_seconds() * 1000)
-    for key in each("rules_named"):
-        for field, value in redis.hgetall(key).items():
-            if field:
-                named, rest = value.split(b" ", 1)
-                redis.hset(key, field, b"%d %s" % (int(named) - ms, rest))
-            else:
-                since, last, swept = map(int, value.split())
-                at = last if is_alive else last - ms
-                redis.hset(key, field, b"%d %d %d" % (since - ms, at, swept - ms))
 
 
 def test_its_entries_are_rules(app):
@@ -179,10 +160,10 @@ def test_after_an_outage_of_all_workers_nothing_goes(app, redis):
     assert old.delayq.rules() == []
 
 
-def test_an_entry_that_a_dead_process_set_last_is_set_anew(app, redis):
-    new = app(a={**ENTRY, "args": (8,)})
+def test_an_entry_stays_as_living_workers_say_it_and_then_as_the_others_do(app, redis):
+    old, new = app(a=ENTRY), app(a={**ENTRY, "args": (8,)})
+    named(old)  # and is killed later
     new_one = named(new)
-    named(app(a=ENTRY))  # an old one, in the same moment
     assert args(new) == [(7,)]
     later(redis, minutes=9)
     new_one.name()
@@ -192,82 +173,13 @@ def test_an_entry_that_a_dead_process_set_last_is_set_anew(app, redis):
     assert args(new) == [(8,)]
 
 
-def test_only_one_process_sweeps_in_two_minutes(app, redis):
-    source = named(app(a=ENTRY))
-    later(redis, minutes=11)
-    assert source._asked().sweeps == 1
-    assert source._asked().sweeps == 0
-    later(redis, minutes=2)
-    assert source._asked().sweeps == 1
-
-
-def test_a_writer_names_its_rules_each_two_minutes(app, monkeypatch):
-    app = app(a=ENTRY)
-    asked, now = [], [0.0]
-    monkeypatch.setattr("celery_delayq.core.clock.monotonic", lambda: now[0])
-    monkeypatch.setattr(Source, "name", lambda _: asked.append(now[0]))
-    writer = Writer(app.delayq)
-    for moment in (0.0, NAMING - 1, NAMING, NAMING + 1, 2 * NAMING):
-        now[0] = moment
-        writer.look()
-    assert asked == [0.0, NAMING, 2 * NAMING]
-
-
-def test_the_runs_of_entries_are_written_by_the_look_that_makes_them_rules(app):
-    app = app(a=ENTRY, b={"task": "report", "schedule": 2.0, "options": {"delayq_key": "k"}})
-    rest = Writer(app.delayq).look()
-    assert runs(app.delayq, "a")
-    assert runs(app.delayq, "b")
-    assert rest <= 2
-
-
-@pytest.mark.parametrize(
-    ("scheduler", "name"),
-    [
-        ("shop.beat:Scheduler", "shop.beat:Scheduler"),
-        (type("Own", (Scheduler,), {}), f"{__name__}.Own"),
-        ("celery.beat:PersistentScheduler", ""),
-        ("celery.beat.Scheduler", ""),
-        (Scheduler, ""),
-        ("redbeat.RedBeatScheduler", ""),
-        ("django_celery_beat.schedulers:DatabaseScheduler", ""),
-    ],
-)
-def test_an_own_scheduler_keeps_its_entries_and_is_named(app, caplog, scheduler, name):
-    app = app(a=ENTRY)
-    app.conf.beat_scheduler = scheduler
-    beat_module._SAID.clear()
-    named(app)
-    assert [rule.name for rule in app.delayq.rules()] == ([] if name else ["a"])
-    said = f"beat_schedule stays with beat, as beat_scheduler is {name}: a class of your own"
-    assert (said in caplog.text) is bool(name)
-
-
-def test_a_deadline_of_crontabs_is_named_as_rules_have_none(app, caplog):
-    app = app(a=ENTRY)
-    app.conf.beat_cron_starting_deadline = 60
-    beat_module._SAID.clear()
-    named(app)
-    assert caplog.text.count("rules do not use beat_cron_starting_deadline") == 1
-
-
-def test_the_messages_have_the_header_of_beat_and_their_own(app, redis):
-    app = app(a={**ENTRY, "options": {"headers": {"team": "a"}}}, b={**ENTRY, "options": {}})
-    named(app)
-    write(app.delayq)
-    found = {task.tags[0]: app.delayq.services.entries.find(task.id) for task in app.delayq.tasks()}
-    headers = {tag: json.loads(entry.message)["headers"] for tag, entry in found.items()}
-    assert headers["every:a"]["team"] == "a"
-    assert headers["every:a"]["celery_beat_task"] is True
-    assert headers["every:b"]["celery_beat_task"] is True
-
-
-def test_an_entry_that_says_when_it_was_last_sent_goes_on_from_there(app):
-    last = now(app().delayq) - timedelta(hours=1)
-    app = app(a={"task": "report", "schedule": timedelta(hours=7), "last_run_at": last})
-    named(app)
-    write(app.delayq)
-    assert runs(app.delayq, "a") == [last + timedelta(hours=7)]
+def test_an_entry_is_as_a_new_worker_says_it_once_the_old_one_has_stopped(app):
+    old_one = named(app(a=ENTRY))
+    new = app(a={**ENTRY, "args": (8,)})
+    new_one = named(new)
+    old_one.end()
+    new_one.name()
+    assert args(new) == [(8,)]
 
 
 # Two processes that differ.
@@ -423,23 +335,23 @@ def test_the_guard_is_set_when_a_beat_process_begins(app, redis):
 
 def test_in_a_store_that_was_emptied_the_rules_are_set_again(app, redis, caplog):
     app = app(a=ENTRY)
-    source = named(app)
+    worker = named(app)
     redis.flushdb()
-    source.name()
+    worker.name()
     assert [rule.name for rule in app.delayq.rules()] == ["a"]
-    assert "the store is new" in caplog.text
+    assert "the store was emptied: this worker sets the 1 rule again" in caplog.text
 
 
 def test_the_first_process_of_a_store_does_not_call_it_emptied(app, caplog):
     named(app(a=ENTRY))
-    assert "the store is new" not in caplog.text
+    assert "the store was emptied" not in caplog.text
 
 
 def test_a_rule_that_somebody_removed_is_not_set_again(app):
     app = app(a=ENTRY)
-    source = named(app)
+    worker = named(app)
     app.delayq.rule("a").remove()
-    source.name()
+    worker.name()
     assert app.delayq.rules() == []
 
 

@@ -9,7 +9,7 @@ from celery import beat, schedules
 from celery.app.defaults import NAMESPACES
 from celery.schedules import BaseSchedule, crontab, schedule, solar
 
-from celery_delayq.contrib.rules.beat import Source
+from celery_delayq.contrib.rules.declared import Declared
 from tests.rules.fields import fields_of, listed
 from tests.rules.support import write
 
@@ -46,7 +46,7 @@ def test_a_run_has_each_header_that_beat_sends(delayq, report, redis):
     said = {"task": "report", "args": (7,), "schedule": timedelta(hours=1)}
     app.conf.beat_schedule = {"a": {**said, "options": {"headers": {"team": "a"}}}}
     object.__setattr__(delayq.services.settings, "beat", True)
-    Source(delayq.services).name()
+    Declared(delayq.services, runs_tasks=True).name()
     write(delayq)
     [task] = delayq.select(tag="every:a")
     of_rule = json.loads(delayq.services.entries.find(task.id).message)["headers"]

@@ -6,7 +6,7 @@ import pytest
 from celery.beat import ScheduleEntry, Scheduler
 from celery.schedules import crontab
 
-from celery_delayq.contrib.rules.beat import Source
+from celery_delayq.contrib.rules.declared import Declared
 from celery_delayq.contrib.rules.every import every
 from celery_delayq.contrib.rules.guard import Guard
 from celery_delayq.contrib.rules.rule import SOON, Taken
@@ -73,7 +73,7 @@ def test_an_interval_begins_one_interval_after_it_is_taken_from_beat_schedule(de
     delayq.app.conf.beat_schedule = {"r": {"task": "report", "schedule": SOME}}
     object.__setattr__(delayq.services.settings, "beat", True)
     before = now(delayq)
-    Source(delayq.services).name()
+    Declared(delayq.services, runs_tasks=True).name()
     after = now(delayq)
     write(delayq)
     [due] = runs(delayq)

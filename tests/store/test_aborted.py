@@ -433,8 +433,9 @@ def _fire(task_id="fired", ahead=0, trouble="", **options):
     return take
 
 
-def _name_rules(ready, digest="d"):
-    ready.store.scripts.call("rules_named", digest=digest, names="n")
+def _name_rules(ready, digest="d", process=""):
+    given = {"digest": digest, "names": "n", "unknown": "u", "full": 1}
+    ready.store.scripts.call("rules_named", process=process or f"of {digest}", **given)
 
 
 def _claim_rules(ready, over=""):
@@ -1028,6 +1029,7 @@ CASES = [
     Case("rules_ahead", "clock back", _claim_rules, claimed_with_clock_ahead),
     Case("rules_ahead", "a later format", _claim_rules, of_later_format),
     Case("rules_named", "again", _name_rules, _name_rules),
+    Case("rules_named", "ended", lambda ready: _name_rules(ready, "", "of d"), _name_rules),
     Case("rules_named", "after a while", _name_rules, named_long_ago),
     Case("rule", "turning", _rule("pause"), generations_over),
     Case("fire", "with a key", _fire(key="key", tags=("one",))),

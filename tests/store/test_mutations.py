@@ -112,7 +112,7 @@ def furnish(store):
     store.entries.cancel("revoked", owes=True)
     given = rule_row("rule")
     store.shard.calls.call("rule", called="rule", what="put", given=given, most=9)
-    store.scripts.call("rules_named", digest="d", names="n")
+    store.scripts.call("rules_named", process="p", digest="d", names="n", unknown="u", full=1)
     told = {"called": "rule", "revision": revision_of(store), "look": FAR_MS}
     store.shard.calls.call("fire", **told, trouble="bad", runs=())
     store.schedule("undone", FAR_MS)

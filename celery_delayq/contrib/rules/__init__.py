@@ -17,12 +17,17 @@ from weakref import WeakKeyDictionary
 from celery.app.task import Task
 from celery.signals import beat_init
 
+from ...core.logs import counted, plain
 from ...core.services import Services, services_of
 from ..rule_store import TASK
 
 if TYPE_CHECKING:
     from .step import Writer
 
+_UNKNOWN = (
+    "remove or pause what is no longer needed, or start a worker that has the task; if another "
+    "program runs it, nothing is wrong"
+)
 SECONDS = 5.0  # for so long it occupies a place in a worker's pool
 
 
@@ -86,6 +91,19 @@ def on_advance(app: Any) -> None:
     from .step import Writer
 
     Writer(app.delayq).write()
+
+
+def unknown_tasks(services: Services) -> str:
+    """Return a sentence on rules whose task no living worker knows; empty: none is known."""
+    from .. import rule_store
+
+    found = rule_store.name(services.entries, full=False).unknown
+    if not found.get("count"):
+        return ""
+    shown = ", ".join(plain(f"{name} ({task})") for name, task in found["rules"])
+    more = ", ..." if found["count"] > len(found["rules"]) else ""
+    whose = f"the task of {counted(found['count'], 'rule')}: {shown}{more}"
+    return f"no living worker knows {whose}; {_UNKNOWN}"
 
 
 def listed(services: Any, **asked: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -47,16 +47,51 @@ _ALTERNATES = (
     "rule %s: this process, on %s, and one on %s set different rules under this name, and the last "
     "one wins; pass version= to decide"
 )
+_STAYS = (
+    "rule %s stays as living workers say it, one on %s among them; this process, on %s, says "
+    "another plan; pass a higher version= or replace=True to change the rule now"
+)
 _TWICE = (
     "a name that this process has given to no other rule; pass replace=True to change that rule"
 )
 
-_WARNED = set[str]()
+_WARNED = set[tuple[str, str]]()
 
 logger = logger_of(__name__)
 
 
 def every(
+    services: Services,
+    name: str,
+    signature: Signature[Any] | Task[..., Any],
+    schedule: Any,
+    *,
+    replace: bool = False,
+    settles: bool = True,
+    taken: Taken | None = None,
+    **facts: Any,
+) -> Rule:
+    """Set a rule; see :meth:`DelayQ.every`, and :func:`row_of` for the *facts*.
+
+    Beside its arguments, *taken* is the entry of beat that it takes over. Without *settles* a
+    writer clears up the runs of the rule before: to cancel them asks the result backend, and calls
+    receivers of signals.
+    """
+    row = row_of(services, name, signature, schedule, **facts)
+    before, may_replace = store.find(services.entries, name), replace or bool(row["source"])
+    if before is None or before.digest != row["digest"]:
+        _check_change(services, name, before, may_replace=may_replace)
+    say(services, name, row, before, taken=taken, replaces=may_replace, settles=settles)
+    if not row["source"]:
+        _note(services, name, row)
+    # One of a later release stays if it says the same, or has a later version.
+    made = rule(services, name, row["plan"])
+    if made is None:
+        raise InvalidOption("name", name, "the name of a rule that nobody removes meanwhile")
+    return made
+
+
+def row_of(
     services: Services,
     name: str,
     signature: Signature[Any] | Task[..., Any],
@@ -68,19 +103,14 @@ def every(
     jitter: float = 0,
     tags: Sequence[str] = (),
     version: int = 0,
-    replace: bool = False,
     declared: bool = True,
     source: str = "",
     is_paused: bool = False,
-    settles: bool = True,
-    taken: Taken | None = None,
-) -> Rule:
-    """Set a rule; see :meth:`DelayQ.every`.
+) -> dict[str, str]:
+    """Return the row of a rule, for the arguments of :meth:`DelayQ.every`.
 
-    Beside its arguments, *source* says where it comes from, *taken* is the entry of beat that it
-    takes over, and with *is_paused* a new one waits for ``resume``. Without *settles* a writer
-    clears up the runs of the rule before: to cancel them asks the result backend, and calls
-    receivers of signals.
+    Beside them, *source* says where it comes from, and with *is_paused* a new one waits for
+    ``resume``.
     """
     checked(name)
     _check(version, declared)
@@ -99,27 +129,49 @@ def every(
         "offset": str(plan.offset(name) // timedelta(milliseconds=1)),
         "flags": f"-{NEW}{PAUSED * is_paused}",
     }
-    row |= {} if declared else {"declared": ""}
-    before = store.find(services.entries, name)
+    return row if declared else {**row, "declared": ""}
+
+
+def say(
+    services: Services,
+    name: str,
+    row: Mapping[str, str],
+    before: Stored | None,
+    *,
+    taken: Taken | None = None,
+    replaces: bool = False,
+    settles: bool = False,
+    living: Mapping[str, set[str]] | None = None,
+) -> str:
+    """Set the rule of a row, in place of the one that was there *before*.
+
+    Without *replaces*, one that living workers declare stays if its version is no lower. What these
+    name is *living*, if the caller knows it.
+
+    Returns:
+        The answer of ``rule.lua``; or ``moved``, from another shard; or ``stays``.
+    """
+    if before is not None and not before.is_removed and before.digest != row["digest"]:
+        if before.version > int(row["version"]):
+            return "older"
+        if not replaces and before.is_declared and before.version == int(row["version"]):
+            living = store.name(services.entries).living if living is None else living
+            if before.digest in living.get(name, ()):
+                _say_once(_STAYS, name, before.row["by"], row["by"])
+                return "stays"
     if taken is not None:
-        row |= _beginning(services, name, plan, before, taken)
-    if before is None or before.digest != plan.digest:
-        _check_change(services, name, before, may_replace=replace or bool(source))
-    if _put(services, name, row, before) != "same" and settles:
+        row = {**row, **_beginning(services, name, row, before, taken)}
+    answer = _put(services, name, row, before)
+    if answer != "same" and settles:
         settle(services, name)
-    if not source:
-        _note(services, name, row)
-    # One of a later release stays if it says the same, or has a later version.
-    made = rule(services, name, plan.text)
-    if made is None:
-        raise InvalidOption("name", name, "the name of a rule that nobody removes meanwhile")
-    return made
+    return answer
 
 
 def _beginning(
-    services: Services, name: str, plan: Plan, before: Stored | None, taken: Taken
+    services: Services, name: str, row: Mapping[str, str], before: Stored | None, taken: Taken
 ) -> dict[str, str]:
     """Return the fields of its row that say where a rule begins that takes over from beat."""
+    plan = Plan.read(row["plan"])
     if before is not None and not before.is_removed:
         taken = Taken()  # the rule knows its last run, and beat may not
         with suppress(ValueError):
@@ -160,21 +212,26 @@ def _check_change(
         raise InvalidOption("name", name, _TWICE)
 
 
-def _put(services: Services, name: str, row: dict[str, str], before: Stored | None) -> str:
+def _put(services: Services, name: str, row: Mapping[str, str], before: Stored | None) -> str:
     """Set a rule; return the answer of ``rule.lua``, or ``moved``: from another shard."""
     shards, home = services.entries.unasked_shards, store.shard_for(services.entries, row["home"])
     has_moved = before is not None and before.shard != home.number  # it has another key
     if before is not None and has_moved:
-        store.change(shards[before.shard], name, "move", json.dumps(row))
+        store.change(shards[before.shard], name, "move", json.dumps({**row}))
     answer = store.put(services.entries, "put", name, row, has_moved=has_moved)[1]
     for other in store.find_all(services.entries, name)[1:]:
         store.change(shards[other.shard], name, "remove")
     if answer == "full":
         raise InvalidOption("name", name, f"one of at most {MOST_RULES:,} rules; remove some first")
-    if answer == "back" and before is not None and name not in _WARNED:
-        logger.warning(_ALTERNATES, name, row["by"], before.row["by"])
-        _WARNED.add(name)
+    if answer == "back" and before is not None:
+        _say_once(_ALTERNATES, name, row["by"], before.row["by"])
     return "moved" if has_moved else answer
+
+
+def _say_once(text: str, name: str, *hosts: str) -> None:
+    if (text, name) not in _WARNED:
+        logger.warning(text, name, *hosts)
+        _WARNED.add((text, name))
 
 
 def checked_plan(

@@ -11,10 +11,12 @@ import math
 import random
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery import bootsteps
+from celery.signals import worker_ready
 
 from ...core import clock
 from ...core.errors import StoreError
@@ -25,9 +27,10 @@ from ...core.store.shard import Shard
 from ...core.threads import OwnThread
 from .. import rule_store as store
 from ..rule_store import Claims
+from . import said_of
 
 if TYPE_CHECKING:
-    from .beat import Source
+    from .declared import Declared
     from .pool import Pool
 
 logger = logger_of(__name__)
@@ -35,7 +38,7 @@ logger = logger_of(__name__)
 # Seconds between two looks while no rule is due: some less than a connection stays open unused.
 REST = 28.0
 SPREAD = 1.02  # by up to which factor a rest is longer, so that not all writers see a due rule
-NAMING = 120.0  # seconds between two times that it names the rules of its `beat_schedule`
+NAMING = 20.0  # seconds between two times that it names what it declares, at least
 # Seconds for which a writer skips a rule whose run it could not make, for each living writer, so
 # that all of them together try as often as a single one; and at most.
 SKIPPED, LONGEST = 15.0, 300.0
@@ -59,7 +62,7 @@ class Writer:
         self._pool: Pool | None = None
         self._stopping, self._awake = threading.Event(), threading.Event()
         self._thread = OwnThread("delayq-rules", self._run, self._stopping)
-        self._source: Source | None = None
+        self._declared: Declared | None = None
         self._name_at = -math.inf
         self._claims: Claims = []  # of rules whose runs are being written
         self._skipped: dict[tuple[int, bytes], float] = {}  # shard, rule -> until when
@@ -68,12 +71,23 @@ class Writer:
 
     def start(self) -> None:
         self._services.hooks.add(Hooks(rules_changed=self._awake.set))
+        if self._make_pool is None:
+            said_of(self._services).is_over = True
         self._thread.start()
+
+    def ready(self) -> None:
+        """Say that the worker is ready: what it says from now on is not declared."""
+        said_of(self._services).is_over = True
+        self._name_at = -math.inf
+        self._awake.set()
 
     def stop(self) -> None:
         self._stopping.set()
         self._awake.set()
         self._thread.join(REST / 3)
+        if self._declared is not None:
+            with suppress(StoreError):
+                self._declared.end()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -82,7 +96,7 @@ class Writer:
 
     def look(self) -> float:
         """Look at the rules of each shard; return after how many seconds to look again."""
-        if self._services.settings.beat or self._has_rules:
+        if self._has_rules or self._services.settings.beat or said_of(self._services).rows:
             self._name()  # before it looks, or those that are new would wait
         rest = self._pool.rest() if self._pool is not None else 0.0
         if not rest:
@@ -144,18 +158,20 @@ class Writer:
         return found.rest
 
     def _name(self) -> None:
-        """Name the rules of this process's `beat_schedule`, each two minutes."""
+        """Name what this process declares."""
         if clock.monotonic() < self._name_at or not self._has_cronsim():
             return
         try:
-            if self._source is None:
-                from .beat import Source
+            if self._declared is None:
+                from .declared import Declared
 
-                self._source = Source(self._services)
-            self._source.name()
-            self._name_at = clock.monotonic() + NAMING
+                runs_tasks = self._make_pool is not None
+                self._declared = Declared(self._services, runs_tasks=runs_tasks)
+            name_at = clock.monotonic() + NAMING
+            self._declared.name()
+            self._name_at = name_at
         except StoreError as error:
-            logger.warning("the rules of beat_schedule are not set: %s", error)
+            logger.warning("the rules that this process declares are not set: %s", error)
 
     def _has_cronsim(self) -> bool:
         try:
@@ -178,9 +194,16 @@ class RulesStep(bootsteps.StartStopStep):
     def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
         services = find(worker.app)
         self.enabled = services is not None and services.has_store and not no_delayq
+        self._app = worker.app
         self._pool: Pool | None = None
         if self.enabled:
             self._writer = Writer(worker.app.delayq, partial(self._make_pool, worker))
+            worker_ready.connect(self._on_ready)
+
+    def _on_ready(self, sender: Any, **_: Any) -> None:
+        # Behind all receivers that the app connected when it was imported.
+        if sender.app is self._app:
+            self._writer.ready()
 
     def _make_pool(self, worker: Any) -> Pool:
         from .pool import Pool

@@ -62,8 +62,10 @@ KEYS: dict[str, str] = {
     "laid aside for a later release",
     "rules_trouble": "HASH  name of a recurring rule -> since when, ms, and why no next run can "
     "be made",
-    "rules_named": "HASH  digest of names -> when a process named these rules of a source, ms, and "
-    "the names; empty -> since when such processes are met, when one was, and when one swept",
+    "rules_named": "HASH  = and a digest -> when a worker named these rules and tasks, ms, and the "
+    "names; @ and a worker -> when it did so, ms, and which digest; ? -> when one looked at all "
+    "rules, ms, and what it found; empty -> since when such workers are met, when one was, and "
+    "when one looked",
     "history": "LIST  the latest events of entries that were changed by themselves, newest first, "
     "if a history is kept",
     "history_changes": "LIST  a line for each of the latest changes of many, and pauses",

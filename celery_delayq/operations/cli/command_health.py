@@ -49,24 +49,27 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
     slowly after a pause; no worker listens to a queue for which tasks wait, or to which they were
     delivered; a store with another prefix has tasks for the app's queues, and no scanner; Redis is
     full or nearly full, deletes waiting tasks when it is full, or cannot be read. It names a pause
-    at once, and counts it as a problem after --max-paused. A paused task is not overdue. If tasks
-    wait, workers have a second to answer; a silent one is not a problem.
+    at once, and counts it as a problem after --max-paused. A paused task is not overdue. It names
+    recurring rules whose task no living worker knows. If tasks wait, workers have a second to
+    answer; a silent one is not a problem.
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
         bounds = {name: given[name] for name in ("max_overdue", "max_dead", "max_paused")}
         checks = judged(delayq.services, **bounds, here=here)
         problems = [check.wrong for check in checks if check.wrong]
-        paused = [check.note for check in checks if check.note]
+        paused = [check.note for check in checks if check.note and check.about != "rules"]
+        unknown = [check.note for check in checks if check.note and check.about == "rules"]
         restarts = restarts_here(delayq) if here and not problems else {}
         if not here:
             problems += _unread(delayq)
     if as_json:
         facts = {"healthy": not problems, "problems": problems, "paused": paused}
+        facts["unknown_tasks"] = unknown
         ctx.obj.echo(json.dumps({**facts, "restarts": restarts} if here else facts))
     else:
         again = [_RESTARTED.format(host, counted(n, "time")) for host, n in restarts.items()]
-        for line in [*problems, *paused] or ["healthy", *again]:
+        for line in [*problems, *paused, *unknown] or ["healthy", *again]:
             ctx.obj.echo(advised(line))
     if problems:
         ctx.exit(1)

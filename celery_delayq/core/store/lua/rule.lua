@@ -2,11 +2,12 @@
 
 change   a call: see prelude/call.lua
 text     called  its name
-text     what    put | place | load | pause | resume | rewind | remove | move | cleared; place: put, unless there is one;
-                 rewind: go on from now, as Redis's clock was ahead when its last slot was written
+text     what    put | place | load | pause | resume | rewind | remove | sweep | move | cleared; place: put, unless there is
+                 one; rewind: go on from now, as Redis's clock was ahead when its last slot was written; sweep: remove one
+                 that is declared, as no worker says it any more
 text     given   of put, place and load: fields of its row, see prelude/rules.lua; without `last` a put begins now. Of
                  move: the same, for another shard, where it is placed before it goes here; of pause: `beat`, if beat
-                 sends its entry now, or empty; of cleared and rewind: the revision that was read
+                 sends its entry now, or empty; of cleared, rewind and sweep: the revision that was read
 number   most    put, place and load nothing new if the shard has so many rules
 
 Returns  the answer, a text: new; changed; back, changed to what it was before by another host; noted, only its version or
@@ -74,7 +75,8 @@ return change(request, function(call)
     rule.revision, rule.last = tonumber(row.revision) or call.now, tonumber(row.last) or since(call, row)
     rule.since = row.since or whole(call.now)
     if what == 'load' then rule.brought = whole(call.now) end
-  elseif not rule or (what == 'cleared' or what == 'rewind') and whole(rule.revision) ~= given then
+  elseif not rule or (what == 'cleared' or what == 'rewind' or what == 'sweep') and whole(rule.revision) ~= given
+    or what == 'sweep' and rule.declared ~= '1' then
     allow_when_full(keys.rules)
     if not rule then redis.call('ZREM', keys.rules_next, called) end
     return 'not_found'
@@ -85,7 +87,7 @@ return change(request, function(call)
     local is_paused = string.find(rule.flags, 'p') ~= nil
     local beat = what == 'pause' and given ~= '' and given or nil
     if what == 'pause' and is_paused and rule.beat == beat or what == 'resume' and not is_paused then return 'same' end
-    if what == 'remove' or what == 'move' then
+    if what == 'remove' or what == 'sweep' or what == 'move' then
       flag_rule(rule, 'r', true)
       rule.to = what == 'move' and given or nil
     elseif what ~= 'rewind' then
