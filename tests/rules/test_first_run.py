@@ -135,8 +135,9 @@ def test_a_changed_entry_keeps_its_phase_and_another_interval_begins_anew(delayq
 
 
 @pytest.mark.parametrize("schedule", [timedelta(minutes=1), crontab(hour="*/2", minute="0")])
-def test_another_schedule_runs_no_slot_of_before(delayq, report, redis, take, sent, schedule):
+def test_another_schedule_runs_no_slot_of_before(delayq, redis, take, sent, schedule):
     take(SOME, HOUR)
+    report = delayq.app.tasks["report"]
     set_fields(redis, "r", offset=lambda _: str(3 * 3_600_000), since=lambda _: "1")
     before = now(delayq)
     made = every(delayq.services, "r", report.s(7), schedule, source="redbeat", taken=Taken())
