@@ -24,6 +24,7 @@ DelayQError
 ├── InvalidDump               (ValueError)
 ├── NotLoaded                 (in the ``refused`` of a ``load``)
 ├── NotUndone
+├── RulesRemain               (of ``release``)
 ├── LibraryChanged
 ├── CannotIsolate             (of ``contrib.testing``)
 ├── EndlessTasks              (of ``contrib.testing``)
@@ -362,6 +363,24 @@ class NotUndone(DelayQError):
     def sentence(self) -> str:
         why = self._WHYS[self.reason].format(self.detail)
         return f"the cancel of task {self.task_id!r} cannot be undone: {why}"
+
+
+class RulesRemain(DelayQError):
+    """Tasks cannot be released, as recurring rules have written them and go on to write more.
+
+    ``count``: how many.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.count = count
+
+    def sentence(self) -> str:
+        are = "is a run" if self.count == 1 else "are runs"
+        return (
+            f"{self.count:,} of these tasks {are} of recurring rules, which go on to write more; if "
+            "beat is to send them, start beat, and then: celery -A proj delayq rules remove --all"
+        )
 
 
 class LibraryChanged(DelayQError):

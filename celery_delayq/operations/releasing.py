@@ -1,6 +1,7 @@
 """Release of waiting tasks: each leaves as a plain Celery message with an ``eta``.
 
-check all of them ---> any canvas, without canvas=True: refused, nothing is sent
+check all of them ---> any run of a recurring rule, or any canvas without canvas=True: refused,
+    |                  nothing is sent
     |
     v
 in due order: read a batch --> set each due time as the message's eta --> send them to their queues
@@ -14,7 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from ..core.clock import celery_time, from_ms
-from ..core.errors import InvalidOption
+from ..core.errors import InvalidOption, RulesRemain
+from ..core.leaves import LEAVES, leaf
 from ..core.message.headers import LAUNCH
 from ..core.services import Services
 from ..core.store import Filter, Match, Shard, label_of
@@ -50,11 +52,11 @@ class Released(Count):
 
 
 class ReleaseTally(Tally):
-    """Counts released tasks, step by step."""
+    """Counts released tasks, step by step; and runs of recurring rules among them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.canvases = self.beyond = self.dead = 0
+        self.canvases = self.beyond = self.dead = self.runs = 0
 
     @property
     def count(self) -> Released:
@@ -84,6 +86,7 @@ class Release(Rewriting[ReleaseTally]):
     def __init__(self, services: Services, chosen: Filter, bulk: str) -> None:
         super().__init__(services, chosen, bulk)
         self._limit = services.broker.hold_limit
+        self._has_rules = services.entries.counts().rules > 0
         self._found: list[bytes] = []  # sorted by due time: due time, shard and member of each
 
     def count_page(self, number: int, members: Sequence[bytes], tally: ReleaseTally) -> None:
@@ -96,6 +99,7 @@ class Release(Rewriting[ReleaseTally]):
                 tally.dead += 1
             elif met.record is not None and not met.record.is_released:
                 tally.met(met.state, would=met.state != "IN_FLIGHT")
+                tally.runs += self._has_rules and self._is_run(met, met.record)
                 self._note(met, met.record, tally)
 
     def steps(self, size: int) -> Iterator[tuple[Shard, list[bytes]]]:
@@ -143,10 +147,24 @@ class Release(Rewriting[ReleaseTally]):
                 draft.set_expiry(last)
         return draft.released()
 
+    def _is_run(self, met: Match, record: Record) -> bool:
+        """Whether a recurring rule has written a task: such a run has a UUID of version 5 as id."""
+        task_id = met.member[6:].decode(errors="replace")
+        if task_id[14:15] != "5" or "rules" not in LEAVES:
+            return False
+        tags = entry_of(task_id, State.SCHEDULED, record, met.template).extras.tags
+        return bool(leaf("rules").is_run(task_id, tags))
+
     def _note(self, met: Match, record: Record, tally: ReleaseTally) -> None:
         tally.canvases += record.task_label == _CANVAS
         ahead_ms = met.due_ms - met.now_us // 1000
         tally.beyond += self._limit is not None and ahead_ms > self._limit.seconds * 1000
+
+
+def refuse_runs(count: int) -> None:
+    """Raise ``RulesRemain`` if there are runs of recurring rules to release."""
+    if count:
+        raise RulesRemain(count)
 
 
 def refuse_canvases(count: int) -> None:

@@ -12,7 +12,7 @@ from ..core.tasks.selection import WAITING, Selection
 from ..core.tasks.targets import of_many
 from .editing_many import EditMany
 from .edits import KEPT, Edit
-from .releasing import Release, Released, ReleaseTally, refuse_canvases
+from .releasing import Release, Released, ReleaseTally, refuse_canvases, refuse_runs
 from .rewriting import STEP, Rewriting, SomeTally
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class RewritableSelection(Selection):
 
         Raises:
             InvalidOption: there are canvases, and *canvas* is false; nothing was sent.
+            RulesRemain: there are runs of recurring rules that are still there; nothing was sent.
             StoreError: as for :meth:`cancel`; ``StoreFull`` is possible, as messages grow.
         """
         releases, seen = Release(self._services, self._chosen, self.bulk), ReleaseTally()
@@ -85,6 +86,7 @@ class RewritableSelection(Selection):
                 releases.count_page(number, page, seen)
                 at = self._begun.behind(number, Position.of(page[-1]))
                 report(progress if dry_run else None, seen)
+        refuse_runs(seen.runs)
         if not canvas:
             refuse_canvases(seen.canvases)
         if dry_run:

@@ -142,6 +142,11 @@ SENTENCES = [
         "run_due() ran 1000 tasks, the last of them shop.remind, and more are due: does one "
         "send itself again at once? If not, give it a higher limit",
     ),
+    row(
+        errors.RulesRemain(2),
+        "2 of these tasks are runs of recurring rules, which go on to write more; if beat is to "
+        "send them, start beat, and then: celery -A proj delayq rules remove --all",
+    ),
     row(errors.BrokerDown("refused"), "the broker cannot be reached: refused"),
     row(errors.StoreError("cancel", "NOPERM"), "cancel failed: NOPERM"),
     row(

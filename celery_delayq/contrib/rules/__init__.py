@@ -10,6 +10,7 @@ with the last one, so it becomes one entry at most.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -91,6 +92,13 @@ def on_advance(app: Any) -> None:
     from .step import Writer
 
     Writer(app.delayq).write()
+
+
+def is_run(task_id: str, tags: Sequence[str]) -> bool:
+    """Whether a rule has written a task."""
+    from .. import rule_store
+
+    return rule_store.is_run(task_id) and any(tag.startswith(rule_store.tag_of("")) for tag in tags)
 
 
 def unknown_tasks(services: Services) -> str:

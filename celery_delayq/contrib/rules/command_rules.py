@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...core.logs import plain
-from ...operations.cli.common import Argument, ErrorSentences, delayq_of, examples, json_option
+from ...core.logs import counted, plain
+from ...operations.cli.common import (
+    Argument,
+    ErrorSentences,
+    confirm,
+    delayq_of,
+    examples,
+    json_option,
+)
 from ...operations.cli.looks import CeleryCommand, CeleryOption
 from ...operations.cli.screen import Screen
 from ...operations.cli.tables import Column, table
@@ -47,12 +54,20 @@ _SOURCES = ("redbeat", "django-celery-beat")
     "--remove", "removes", is_flag=True, cls=CeleryOption, help_group="Importing",
     help="Remove the rules of this scheduler whose entries are gone.",
 )  # fmt: skip
+@click.option(
+    "--all", "every_one", is_flag=True, cls=CeleryOption, help_group="Many",
+    help="Pause, resume or remove all rules.",
+)  # fmt: skip
+@click.option(
+    "--yes", is_flag=True, cls=CeleryOption, help_group="Many",
+    help="Do not ask for confirmation.",
+)  # fmt: skip
 @zoned
 @json_option
 @click.pass_context
 def rules(
     ctx: click.Context, /, action: str, names: tuple[str, ...], *, source: str | None,
-    dry_run: bool, removes: bool, as_json: bool, **_: Any,
+    dry_run: bool, removes: bool, every_one: bool, yes: bool, as_json: bool, **_: Any,
 ) -> None:  # fmt: skip
     """List the recurring tasks, or change some.
 
@@ -64,6 +79,8 @@ def rules(
     if (source is None) is (action == "import") or ((dry_run or removes) and source is None):
         given = "--from, --dry-run and --remove"
         raise click.UsageError(f"import needs --from; {given} are of import.", ctx)
+    if every_one and (names or action not in _DONE):
+        raise click.UsageError("--all is of pause, resume and remove, without names.", ctx)
     from . import face
 
     services = delayq_of(ctx, heard=action not in ("list", "show")).services
@@ -73,6 +90,10 @@ def rules(
         options = {"removes": removes, "dry_run": dry_run, "as_json": as_json}
         with ErrorSentences():
             import_rules(ctx, services, source, names, **options)
+        return
+    if every_one:
+        with ErrorSentences():
+            _change_all(ctx, services, action, yes=yes)
         return
     if action != "list" and not names:
         raise click.UsageError(f"Name the rules to {action}.", ctx)
@@ -102,6 +123,19 @@ def _act(ctx: click.Context, rule: Rule | None, name: str, action: str) -> bool:
     said = f"task {task_id} is cancelled" if task_id else "no run is waiting"
     (ctx.obj.echo if task_id else ctx.obj.error)(plain(f"rule {name}: {said}"))
     return task_id is not None
+
+
+def _change_all(ctx: click.Context, services: Services, action: str, *, yes: bool) -> None:
+    """Change all rules, also those that this version cannot read."""
+    from .. import rule_store
+    from . import face
+
+    all_of_them = rule_store.each(services.entries)
+    names = sorted({rule.name for rule in all_of_them if not rule.is_removed})
+    if names and not yes:
+        confirm(f"{action} {counted(len(names), 'rule')}?")
+    done = sum(face.change(services, name, action) for name in names)
+    ctx.obj.echo(f"{counted(done, 'rule')} {_DONE[action]}")
 
 
 def _change(ctx: click.Context, services: Services, name: str, action: str) -> bool:

@@ -251,6 +251,7 @@ ERRORS: list[type[DelayQError]] = [
     errors.NotScheduled,
     errors.NotUndone,
     errors.PutOffTooOften,
+    errors.RulesRemain,
     errors.StoreDiffers,
     errors.StoreError,
     errors.StoreForbidden,
