@@ -378,8 +378,9 @@ class RulesRemain(DelayQError):
     def sentence(self) -> str:
         are = "is a run" if self.count == 1 else "are runs"
         return (
-            f"{self.count:,} of these tasks {are} of recurring rules, which go on to write more; if "
-            "beat is to send them, start beat, and then: celery -A proj delayq rules remove --all"
+            f"{self.count:,} of these tasks {are} of recurring rules, which go on to write more; "
+            "if beat is to send them, start beat, and then: celery -A proj delayq rules remove "
+            "--all"
         )
 
 

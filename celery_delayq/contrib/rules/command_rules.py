@@ -76,11 +76,8 @@ def rules(
     scheduler, or of those that you name; a disabled one is paused. The entries stay. Exits with 1
     if an entry was refused, or is gone and its rule stays.
     """
-    if (source is None) is (action == "import") or ((dry_run or removes) and source is None):
-        given = "--from, --dry-run and --remove"
-        raise click.UsageError(f"import needs --from; {given} are of import.", ctx)
-    if every_one and (names or action not in _DONE):
-        raise click.UsageError("--all is of pause, resume and remove, without names.", ctx)
+    if wrong := _wrong(action, names, source, of_import=dry_run or removes, every_one=every_one):
+        raise click.UsageError(wrong, ctx)
     from . import face
 
     services = delayq_of(ctx, heard=action not in ("list", "show")).services
@@ -91,13 +88,10 @@ def rules(
         with ErrorSentences():
             import_rules(ctx, services, source, names, **options)
         return
-    if every_one:
-        with ErrorSentences():
-            _change_all(ctx, services, action, yes=yes)
-        return
-    if action != "list" and not names:
-        raise click.UsageError(f"Name the rules to {action}.", ctx)
     with ErrorSentences():
+        if every_one:
+            _change_all(ctx, services, action, yes=yes)
+            return
         if action == "list":
             _list(ctx, services, names, as_json=as_json)
             return
@@ -107,6 +101,18 @@ def rules(
             answers = [_act(ctx, face.rule(services, name), name, action) for name in names]
     if not all(answers):
         ctx.exit(1)
+
+
+def _wrong(
+    action: str, names: tuple[str, ...], source: str | None, *, of_import: bool, every_one: bool
+) -> str:
+    """Return what is wrong with the options; empty if nothing is."""
+    if (source is None) is (action == "import") or (of_import and source is None):
+        return "import needs --from; --from, --dry-run and --remove are of import."
+    if every_one and (names or action not in _DONE):
+        return "--all is of pause, resume and remove, without names."
+    needs_names = action not in ("list", "import") and not every_one
+    return f"Name the rules to {action}." if needs_names and not names else ""
 
 
 def _act(ctx: click.Context, rule: Rule | None, name: str, action: str) -> bool:
