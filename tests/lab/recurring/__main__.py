@@ -4,7 +4,7 @@ import signal
 import sys
 from importlib import import_module
 
-NAMES = ("kills", "beside", "load", "rest", "django", "clocks")
+NAMES = ("kills", "beside", "load", "rest", "django", "clocks", "leaving")
 
 
 def main() -> int:
