@@ -4,17 +4,21 @@ import logging
 
 import pytest
 from celery.beat import BeatLazyFunc, ScheduleEntry, Scheduler, Service
-from celery.schedules import crontab, solar
+from celery.schedules import crontab, schedule, solar
 from celery.signals import beat_init
 
+from celery_delayq.contrib import rule_store as store
 from celery_delayq.contrib.rules import every as every_module
 from celery_delayq.contrib.rules.declared import Declared
 from celery_delayq.contrib.rules.guard import AWAY, Guard
+from celery_delayq.core import clock
+from celery_delayq.core.clock import EPOCH
 from celery_delayq.errors import StoreUnavailable
-from tests.rules.support import DAILY, NEW_YEAR, later, runs, set_fields, write
+from tests.rules.support import DAILY, HOUR, NEW_YEAR, later, runs, set_fields, write
 
 pytestmark = pytest.mark.libraries
 
+NO_TIME = HOUR - HOUR
 NINE = crontab(hour=9, minute=0)
 ENTRY = {"task": "report", "schedule": NINE, "args": (7,), "options": {"priority": 3}}
 
@@ -305,6 +309,26 @@ def test_an_entry_whose_name_no_rule_can_have_is_sent(app, beat, name, caplog):
     scheduler, sent = beat(app)
     scheduler.apply_entry(entry_of(app, name))
     assert sent == [name]
+
+
+def test_beat_takes_over_the_slots_of_a_rule_that_is_an_interval(app, beat, redis):
+    app = app(a={"task": "report", "schedule": 3600.0})
+    named(app)
+    long_ago(app, redis)
+    set_fields(redis, "a", offset=lambda ms: str((int(ms) + 600_000) % 3_600_000))
+    [rule] = store.each(app.delayq.services.entries)
+    scheduler, sent = beat(app)
+    began = clock.utc_now() - HOUR
+    entry = ScheduleEntry(
+        name="a", task="report", schedule=schedule(3600.0), last_run_at=began, app=app
+    )
+    scheduler.schedule = {"a": entry}
+    scheduler.populate_heap()
+    scheduler.reserve(entry)  # as a tick does
+    scheduler.apply_entry(entry)
+    app.delayq.rule("a").remove()
+    assert (scheduler.schedule["a"].last_run_at - EPOCH - rule.offset) % HOUR == NO_TIME
+    assert (sent, scheduler._heap) == ([], None)
 
 
 def test_a_removed_rule_is_sent_by_beat_again(app, beat, redis):

@@ -91,7 +91,7 @@ def test_what_a_worker_says_before_it_is_ready_is_declared(process):
     assert process().every("r").begin().found() == (NOON, True)
 
 
-@pytest.mark.parametrize("says", ["web", "late", "exception", "tenant"])
+@pytest.mark.parametrize("says", ["web", "late", "exception", "exception then", "tenant"])
 def test_what_is_said_elsewhere_or_later_is_not(process, says):
     web, worker = process(), process()
     if says == "web":
@@ -99,8 +99,8 @@ def test_what_is_said_elsewhere_or_later_is_not(process, says):
         worker.begin()
     elif says == "late":
         worker.begin().every("r").look()
-    elif says == "exception":
-        worker.every("r", declared=False).begin()
+    elif says.startswith("exception"):
+        (worker.every("r") if says.endswith("then") else worker).every("r", declared=False).begin()
     else:
         worker.every("r").begin()
         web.every("r", ONE, replace=True)
@@ -161,6 +161,8 @@ def test_none_goes_after_an_outage_of_all(process, redis):
     later(redis, is_alive=False, hours=1)
     new = process().begin()
     assert names(new) == ["r"]
+    later(redis, minutes=3)
+    assert names(new.look()) == ["r"]
     later(redis, minutes=11)
     assert names(new.look()) == []
 
@@ -182,9 +184,12 @@ def test_a_worker_removes_only_what_it_has_read(process):
     worker = process().every("r").begin()
     [read] = store.each(worker.delayq.services.entries)
     shard = worker.delayq.services.entries.unasked_shards[read.shard]
-    process().every("r", ONE, replace=True)
-    assert store.change(shard, "r", "sweep", str(read.revision)) == "not_found"
     process().every("r", NOON, replace=True, declared=False)
+    assert store.change(shard, "r", "sweep", str(worker.delayq.rule("r").revision)) == "not_found"
+    process().every("s").begin()
+    [read] = [rule for rule in store.each(worker.delayq.services.entries) if rule.name == "s"]
+    process().every("s", ONE, version=1).begin()
+    assert store.change(shard, "s", "sweep", str(read.revision)) == "not_found"
     assert store.change(shard, "r", "sweep", str(read.revision + 2)) == "not_found"
     assert worker.found() == (NOON, False)
 
@@ -229,6 +234,18 @@ def test_a_worker_that_was_killed_counts_as_living_for_ten_minutes(process, redi
     assert new.look().found() == (NOON, True)
     later(redis, minutes=2)
     assert new.look().found() == (ONE, True)
+
+
+def test_a_worker_that_was_stopped_for_long_sets_its_plan_again_once_no_living_one_says_another(
+    process, redis
+):
+    first, second = process().every("r").begin(), process().every("r", ONE).begin()
+    later(redis, minutes=11)
+    assert second.look().found() == (ONE, True)
+    assert first.look().found() == (ONE, True)
+    second.stop()
+    later(redis, minutes=3)
+    assert first.look().found() == (NOON, True)
 
 
 def test_a_rule_stays_while_one_of_the_workers_that_say_it_lives(process):
@@ -285,7 +302,7 @@ def test_in_an_emptied_store_each_worker_sets_all_that_it_declares_at_its_next_l
     process, redis, caplog
 ):
     first = process().every("r").every("s", HOUR).begin()
-    second = process().every("t").begin()
+    second = process().every("r").every("t").begin()
     tenant = process().every("tenant")
     redis.flushdb()
     first.look()

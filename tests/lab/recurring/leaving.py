@@ -129,6 +129,12 @@ def told(site: Site, begin: float, end: float) -> int:
         lost = sum(round(gap / seconds) - 1 for gap in gaps if gap > 1.5 * seconds)
         doubled = sum(gap < seconds / 2 for gap in gaps)
         wrong += lost + doubled
+        wrong_at = [
+            f"{time.strftime('%H:%M:%S', time.gmtime(after))} {after - before:.1f}"
+            for before, after in pairwise(times)
+            if not seconds / 2 <= after - before <= 1.5 * seconds
+        ]
+        print(f"{name}: {wrong_at}" if wrong_at else f"{name}: all right")
         body.append((name, len(times), lost, doubled, f"{min(gaps):.1f}", f"{max(gaps):.1f}"))
     once = site.runs("once")
     print(rows(("entry", "runs", "lost", "doubled", "shortest gap, s", "longest"), body))

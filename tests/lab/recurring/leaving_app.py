@@ -31,9 +31,7 @@ def _note(self) -> None:
     _notes().rpush(NOTES, f"{self.name} {time.time():.3f}")
 
 
-tasks = {
-    name: app.task(_note, name=name, shared=False, bind=True) for name in (*SECONDS, "once")
-}
+tasks = {name: app.task(_note, name=name, shared=False, bind=True) for name in (*SECONDS, "once")}
 
 
 @cache
