@@ -63,7 +63,7 @@ class Guard:
         An interval of beat counts from the last run. A removed rule would else leave a gap of up to
         two intervals.
         """
-        ours = getattr(scheduler, "schedule", {}).get(entry.name)
+        ours: Any = getattr(scheduler, "schedule", {}).get(entry.name)
         offset = self._offsets.get(entry.name)
         if type(ours) is not ScheduleEntry or type(ours.schedule) is not schedule or offset is None:
             return
