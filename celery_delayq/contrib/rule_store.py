@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import cached_property
 from hashlib import sha1
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -24,7 +25,7 @@ from ..core.store.keys import shard_of
 from ..core.store.record import FORMAT
 from ..core.store.shard import Shard
 from ..core.store.values import time_in
-from ..core.tasks.changing import cancel
+from ..core.tasks.changing import withdraw
 from ..core.tasks.scheduled_task import ScheduledTask
 from ..core.tasks.selecting import select
 
@@ -37,8 +38,46 @@ LONGEST_TROUBLE = 300  # characters
 _ANY = 10**9  # rules
 PAUSED, NEW = "p", "n"  # flags
 _FORMAT = re.compile(r"\[([1-9]),")  # begins a plan
+_SKIPS = re.compile(r"(?:[0-9]{13}:\S*(?: |$))*")
 
 Claims = list[tuple[int, str, list[bytes]]]  # shard, by number; claim; rules that are skipped
+
+
+class RowEdit(NamedTuple):
+    """A person's change of a rule's schedule.
+
+    Attributes:
+        timing: A text, the name of a zone, and a dialect, as of a plan.
+        offset: In place of the row's.
+        by: Who made it.
+        at_ms: When.
+    """
+
+    timing: tuple[str, str, str]
+    offset: str
+    by: str
+    at_ms: int
+
+    @property
+    def text(self) -> str:
+        facts = {"timing": self.timing, "offset": self.offset, "by": self.by, "at": self.at_ms}
+        return json.dumps(facts, separators=(",", ":"))
+
+    @classmethod
+    def read(cls, text: str) -> RowEdit:
+        """Read the text of a row.
+
+        Raises:
+            ValueError: another program wrote it.
+        """
+        try:
+            found = json.loads(text)
+            timing, zone, dialect = map(str, found["timing"])
+            facts = int(found["offset"]), str(found["by"]), int(found["at"])
+            from_ms(facts[2])
+        except (KeyError, OverflowError, RecursionError, TypeError) as error:
+            raise ValueError(str(error)) from error
+        return cls((timing, zone, dialect), str(facts[0]), *facts[1:])
 
 
 @dataclass(frozen=True)
@@ -71,6 +110,10 @@ class Stored:
             row = json.loads(found.row)
             numbers, flags = (int(row["revision"]), from_ms(int(row["last"]))), row["flags"]
             [*_, text] = (row[name] for name in ("digest", "home", "plan", "by", "source"))
+            if row.get("edit"):
+                RowEdit.read(row["edit"])
+            if not is_skipped(row.get("skipped", "")):
+                return None
         except (KeyError, OverflowError, TypeError, ValueError):
             return None
         if not isinstance(flags, str) or not isinstance(text, str):
@@ -89,7 +132,19 @@ class Stored:
     @property
     def offset(self) -> timedelta:
         """By how much its runs are later than their slots."""
-        return timedelta(milliseconds=time_in(self.row.get("offset", "0").encode()) or 0)
+        text = self.edit.offset if self.edit else self.row.get("offset", "0")
+        return timedelta(milliseconds=time_in(text.encode()) or 0)
+
+    @cached_property
+    def edit(self) -> RowEdit | None:
+        """A person's change of its schedule, which lies over the plan."""
+        return RowEdit.read(self.row["edit"]) if self.row.get("edit") else None
+
+    @property
+    def skips(self) -> dict[datetime, str]:
+        """Slots that a person skipped, each with the id of its run."""
+        pairs = (skip.partition(":") for skip in self.row.get("skipped", "").split())
+        return {from_ms(int(slot)): task_id for slot, _, task_id in pairs}
 
     @property
     def version(self) -> int:
@@ -153,6 +208,11 @@ class Run:
     due: int
     entry: NewEntry | None
     why: str = ""
+
+
+def is_skipped(text: str) -> bool:
+    """Whether a text can be the slots that a person skips, as in a row."""
+    return _SKIPS.fullmatch(text) is not None
 
 
 def newer(plan: str) -> str:
@@ -404,7 +464,8 @@ def clear(
 ) -> None:
     """Cancel what a rule wrote before, but for runs that somebody moved or edited since.
 
-    A run that a dump brought has changed, too: *is_own* says whether it is as it was written.
+    No undo of these is kept, as a resume or another change writes their slots again. A run that a
+    dump brought has changed, too: *is_own* says whether it is as it was written.
     """
     delayq = services.app.delayq
     runs = select(delayq, tag=tag_of(rule.name))  # none that is written from now on
@@ -412,13 +473,19 @@ def clear(
     if not _is_as_read(shard, rule):
         return
     shards = len(services.entries.unasked_shards)
+    skipped = {task_id: slot for slot, task_id in rule.skips.items()}
     for task in runs:
         # A user's own task may have this tag; and the rule another row on the shard of another key.
         is_elsewhere = task.key and shard_of(task.key, shards) != rule.shard
         if is_elsewhere or not is_run(task.id):
             continue
-        if task.revision // 1000 == ms_of(task.created) or is_own(task):
-            cancel(delayq, task.id, if_revision=task.revision)
+        # A run that was skipped, and brought back by an undo: it is written anew if need be.
+        slot = skipped.get(task.id)
+        is_back = slot is not None and task.due == slot + rule.offset
+        if is_back or task.revision // 1000 == ms_of(task.created) or is_own(task):
+            withdraw(services, task.id, if_revision=task.revision)
+        if is_back and slot is not None:
+            change(shard, rule.name, "forget", str(ms_of(slot)))
     if "to" in rule.row:
         # If it was placed meanwhile, it may have been removed there since.
         if not _is_as_read(shard, rule):

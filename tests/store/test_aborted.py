@@ -421,6 +421,16 @@ def _rule(what, called="rule", **fields):
     return take
 
 
+def _change_rule(what, given):
+    """Change the rule; its revision goes in place of ``{}``."""
+
+    def take(ready):
+        said = given.replace("{}", str(revision_of(ready.store)))
+        ready.store.shard.calls.call("rule", called="rule", what=what, given=said, most=10)
+
+    return take
+
+
 def _fire(task_id="fired", ahead=0, trouble="", **options):
     def take(ready):
         record = new_record(task_id, header_for("L", "celery"), "", share=True)
@@ -1022,6 +1032,9 @@ CASES = [
     Case("rule", "a version", _rule("put", version="3")),
     Case("rule", "to another shard", _rule("move")),
     Case("rule", "from another shard", _rule("place", called="new")),
+    Case("rule", "edited", _change_rule("edit", '{"timing":["every 9 s","UTC",""],"offset":"0"}')),
+    Case("rule", "skipped", _change_rule("skip", "{} 1000000000000:id")),
+    Case("rule", "again", _change_rule("again", "{} 5")),
     Case("rule", "in trouble", _rule("pause"), _fire(trouble="bad")),
     Case("fire", "in trouble", _fire(trouble="bad")),
     Case("fire", "no longer in trouble", _fire(), _fire(trouble="bad")),

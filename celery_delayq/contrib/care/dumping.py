@@ -97,6 +97,8 @@ def _rules(services: Services) -> Iterator[Line]:
                 name=rule.name,
                 **{name: rule.row[name] for name in ("digest", "home", "plan", "source", "by")},
                 offset_ms=int(rule.row.get("offset", 0)),
+                edit=rule.row.get("edit", ""),
+                skipped=rule.row.get("skipped", ""),
                 revision=rule.revision,
                 last_ms=rule_store.ms_of(rule.last),
                 since_ms=rule.since_ms,

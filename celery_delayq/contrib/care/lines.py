@@ -26,6 +26,7 @@ from ...core.message.route import Route
 from ...core.store import checked_id, checked_name
 from ...core.store.extras import MOST_TAGS
 from ...core.store.record import LABEL_BYTES, LAST_MS
+from ..rule_store import RowEdit, is_skipped
 
 FORMAT = 1
 DUMP, PAUSE, RULE = "dump", "pause", "rule"
@@ -35,6 +36,7 @@ NEEDED = object()  # in place of a default: every line must have the field
 
 LONGEST_TEXT = 100_000  # characters of an error
 LONGEST_ID = 4096  # characters of an id that may not be a task's
+LONGEST_SKIPPED = 6000  # characters of the slots that a person skips
 LONGEST_PLAN = 10_000_000  # characters of what a rule is
 LONGEST_NAME = 512  # characters of the name of a queue or task
 _MOST_COUNT = 10**9
@@ -119,6 +121,19 @@ def _is_digest(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and set(value) <= _HEX
 
 
+def _is_edit(value: Any) -> bool:
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        return False
+    try:
+        return not value or bool(RowEdit.read(value))
+    except ValueError:
+        return False
+
+
+def _is_skipped(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_SKIPPED and is_skipped(value)
+
+
 def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and len(value) == _HASH_DIGITS and set(value) <= _HEX
 
@@ -195,6 +210,8 @@ FIELDS: dict[str, dict[str, Field]] = {
         "home": Field(_KEY, NEEDED),
         "plan": Field(_text(LONGEST_PLAN), NEEDED),
         "offset_ms": Field(_whole(0, 367 * 86_400_000), 0),
+        "edit": Field(Type(_is_edit, "a change of its schedule, as JSON"), ""),
+        "skipped": Field(Type(_is_skipped, "slots in ms, each with a colon and an id"), ""),
         "revision": Field(_MOMENT, NEEDED),
         "last_ms": Field(_MOMENT, NEEDED),
         "since_ms": Field(_MOMENT, NEEDED),

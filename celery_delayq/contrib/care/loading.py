@@ -240,6 +240,7 @@ class _Loading:
         row["flags"] = f"-{flags}"
         if line["declared"]:
             row["declared"] = "1"
+        row |= {name: line[name] for name in ("edit", "skipped") if line[name]}
         entries = self._services.entries
         shard, answer = rule_store.put(entries, "load", line["name"], row)
         if answer == "full":

@@ -55,6 +55,9 @@ _TWICE = (
     "a name that this process has given to no other rule; pass replace=True to change that rule"
 )
 
+# What persons changed goes along if a rule moves to another shard.
+_OF_PERSONS = ("edit", "skipped")
+
 _WARNED = set[tuple[str, str]]()
 
 logger = logger_of(__name__)
@@ -176,7 +179,7 @@ def _beginning(
         taken = Taken()  # the rule knows its last run, and beat may not
         with suppress(ValueError):
             if Plan.read(before.row["plan"]).timing == plan.timing:
-                return {"offset": str(before.offset // timedelta(milliseconds=1))}
+                return {"offset": str(before.row.get("offset", "0"))}
     now = store.now(store.shard_for(services.entries, plan.key or name))
     return taken.beginning(plan.timing, plan.offset(name), now)
 
@@ -217,6 +220,9 @@ def _put(services: Services, name: str, row: Mapping[str, str], before: Stored |
     shards, home = services.entries.unasked_shards, store.shard_for(services.entries, row["home"])
     has_moved = before is not None and before.shard != home.number  # it has another key
     if before is not None and has_moved:
+        if not before.is_removed:
+            kept = {name: before.row[name] for name in _OF_PERSONS if name in before.row}
+            row = {**row, **kept}
         store.change(shards[before.shard], name, "move", json.dumps({**row}))
     answer = store.put(services.entries, "put", name, row, has_moved=has_moved)[1]
     for other in store.find_all(services.entries, name)[1:]:

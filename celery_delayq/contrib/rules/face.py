@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from celery.result import AsyncResult
 
+from ...core.acting import actor
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.scheduling.options import AFTER, TAGS
@@ -18,9 +20,10 @@ from ...core.tasks.changing import cancel
 from ...core.tasks.reading import departure, state
 from ...core.tasks.selecting import select
 from .. import rule_store as store
-from ..rule_store import Stored, is_run, tag_of
+from ..rule_store import RowEdit, Stored, is_run, ms_of, tag_of
 from . import writing
-from .rule import plan_of, times
+from .rule import plan_in_code, plan_of, times
+from .timing import read_schedule, timing_of
 
 LONGEST_NAME = 200  # bytes
 SHOWN = 3  # of the next times
@@ -40,6 +43,22 @@ class LastRun(NamedTuple):
     id: str
     due: datetime
     what: str
+
+
+class Edited(NamedTuple):
+    """A person's change of a schedule.
+
+    Attributes:
+        by: The name that the program gave by :meth:`DelayQ.acting`, or the user of the page; else
+            the host.
+        at: When.
+        schedule, tz: What code says, and counts again after :meth:`Rule.back_to_code`.
+    """
+
+    by: str
+    at: datetime
+    schedule: str
+    tz: str
 
 
 @dataclass(frozen=True)
@@ -103,6 +122,47 @@ class Rule:
     def remove(self) -> bool:
         """Cancel what it has written ahead, and forget it; return whether it was there."""
         return change(self._services, self.name, "remove")
+
+    @property
+    def edited(self) -> Edited | None:
+        """Who gave it another schedule than code does; ``None``: nobody did."""
+        edit = self._stored.edit
+        if edit is None:
+            return None
+        timing = plan_in_code(self._stored).timing
+        return Edited(edit.by, from_ms(edit.at_ms), timing.text, timing.zone)
+
+    def edit(self, schedule: Any, *, tz: str | None = None, dialect: str = "") -> bool:
+        """Give it another schedule, which lies over the one that code says, until you end that.
+
+        What it has written ahead is cancelled, but for runs that somebody moved or edited. An
+        interval counts since 1970. If code says another rule under the name, the schedule stays.
+
+        Args:
+            schedule: As for :meth:`DelayQ.every`; or text such as ``every 10 s``.
+            tz: The zone of the fields; by default the one that it has.
+            dialect: As for :meth:`DelayQ.every`.
+
+        Returns:
+            Whether it had another schedule before.
+
+        Raises:
+            InvalidOption: an argument is none, or the schedule never fires; nothing is changed.
+        """
+        plan = plan_of(self._stored)
+        default = plan.timing.zone
+        timing = timing_of(read_schedule(schedule), tz=tz, dialect=dialect, default_zone=default)
+        if timing == plan.timing:
+            return False
+        at_ms = ms_of(store.now(self._services.entries.unasked_shards[self._stored.shard]))
+        parts = timing.text, timing.zone, timing.dialect
+        offset = str(plan.offset(self.name) // timedelta(milliseconds=1))
+        edit = RowEdit(parts, offset, actor() or socket.gethostname(), at_ms)
+        return change(self._services, self.name, "edit", given=edit.text)
+
+    def back_to_code(self) -> bool:
+        """End what :meth:`edit` changed; return whether there was something to end."""
+        return change(self._services, self.name, "edit")
 
     def skip(self) -> str | None:
         """Cancel its next waiting run; return the task's id, or ``None``: none waits."""

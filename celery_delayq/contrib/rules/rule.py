@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha1
 from itertools import islice
@@ -150,7 +150,17 @@ def times(rule: Stored, now: datetime, count: int) -> list[datetime]:
 
 
 def plan_of(rule: Stored) -> Plan:
-    """Return a rule's plan.
+    """Return a rule's plan, with the schedule that a person gave it, if one did.
+
+    Raises:
+        ValueError: this version cannot read it.
+    """
+    plan = plan_in_code(rule)
+    return replace(plan, timing=Timing(*rule.edit.timing)) if rule.edit else plan
+
+
+def plan_in_code(rule: Stored) -> Plan:
+    """Return the plan that code says, or that an import made.
 
     Raises:
         ValueError: this version cannot read it.

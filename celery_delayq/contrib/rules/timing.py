@@ -150,6 +150,14 @@ def timing_of(
     return _checked(Timing(text, zone, dialect), schedule)
 
 
+def read_schedule(schedule: Any) -> Any:
+    """Return a schedule that a person wrote: seconds as a number, all else as it is."""
+    if isinstance(schedule, str):
+        with suppress(ValueError):
+            return float(schedule)
+    return schedule
+
+
 def _checked(timing: Timing, given: Any) -> Timing:
     if found := _EVERY.fullmatch(timing.text):
         if not SHORTEST <= float(found[1]) <= LONGEST:

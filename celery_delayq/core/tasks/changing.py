@@ -65,6 +65,11 @@ def remove(
     return _removed(delayq.services, task_id, key, if_revision, remove=True)
 
 
+def withdraw(services: Services, task_id: str, *, if_revision: int) -> Outcome:
+    """Cancel a task of which no undo is kept: what scheduled it would schedule it again."""
+    return _removed(services, task_id, None, if_revision, is_kept=False)
+
+
 def _removed(
     services: Services,
     task_id: Named | None,
@@ -72,6 +77,7 @@ def _removed(
     if_revision: int | None,
     *,
     remove: bool = False,
+    is_kept: bool = True,
 ) -> Outcome:
     seen = revision(checked_revision(if_revision))
     owes, hears = services.has_backend, bool(services.hooks.hears_messages())
@@ -80,7 +86,7 @@ def _removed(
         owes=owes,
         tells=owes or hears,
         remove=remove,
-        keeps=services.keeps(),
+        keeps=services.keeps() if is_kept else "",
         seen=seen,
     )
     if cancelled is not None:

@@ -8,15 +8,15 @@ text     trouble   why its next run cannot be made; empty: it could be, or is wr
 rows...  runs      of each run, one after the other, in the order of their slots; none: only `look` changes, and the trouble,
                    which counts if as many attempts failed in a row as there are live scanners
          slot         ms
-         id           the task's id; empty: it was missed, and is left out
+         id           the task's id; empty: the slot is left out
          due          its due time, ms
-         header       the record's header
+         header       the record's header; of a slot that is left out, why
          body         the record's part from the flags on
          template     the template that `body` shares; empty if it comes with a run before this one
 
 Returns  the answer, a text with a word for each run: done; past, its slot was written before; taken, it is there, or was
-         delivered; held, its key is; omitted; or one word, changed: the rule has another revision, or a flag, and nothing
-         was written
+         delivered; held, its key is; omitted, it is left out or skipped; or one word, changed: the rule has another
+         revision, or a flag, and nothing was written
 Cost     O(log N) a run; the caller bounds runs and bytes
 Keeps    each slot becomes one entry at most, even if two processes compute it, or one does so late
 ]]
@@ -34,7 +34,8 @@ return change(request, function(call)
     local slot, word = tonumber(run.slot), 'past'
     if slot > rule.last then
       -- The rule may be from a dump of before its run was delivered.
-      word = run.id == '' and 'omitted' or was_handed_over(run.id) and 'taken' or string.match(bring_back(back, run), '^%l+')
+      local is_omitted = run.id == '' or skips_slot(rule, slot)
+      word = is_omitted and 'omitted' or was_handed_over(run.id) and 'taken' or string.match(bring_back(back, run), '^%l+')
       if word == 'loaded' then
         word = 'done'
         local extras = past.kept and extras_of_body(run.body)
@@ -47,11 +48,15 @@ return change(request, function(call)
         words[at] = word
         break
       end
+      if word == 'held' or run.id == '' then
+        rule.omitted = whole(slot) .. ' ' .. (run.id == '' and run.header or word)
+      end
       rule.last = slot
       flag_rule(rule, 'n', false)
     end
     words[at] = word
   end
+  if rule.skipped then set_skips(rule, skips_of(rule), call.now - offset_of(rule)) end
   redis.call('ZADD', keys.rules_next, string.format('%.3f', look), called)
   local is_failed = trouble ~= '' and #runs == 0
   rule.failed = is_failed and (rule.failed or 0) + 1 or nil

@@ -7,7 +7,15 @@ row  JSON: revision and last, texts of whole numbers: no slot up to last, ms, is
      longer beat's; brought, ms, when a dump brought it; offset, ms, by which its runs are later than their slots; to, its
      row on another shard, which is put there before it goes here; failed: how many times in a row its next run could not
      be made; beat: beat sends its entry while it is paused; declared, `1`: workers of `app` say it at each start, so it
-     goes with the last of them. Other fields stay as they are
+     goes with the last of them. Other fields stay as they are. And
+     edit     a person's change of its schedule, which lies over the plan: JSON, timing, [text, zone, dialect]; offset, in
+              place of the row's, as text; by, who; at, ms
+     skipped  slots that a person skipped, in order, a blank between two: each, 13 digits, a colon, and the id of the run
+              that was cancelled, or of the one that is not written
+     omitted  the latest slot that got no run, ms, a blank, and why not
+     from     slots after this one, ms, have this revision
+     past     the latest revisions that may have had runs, newest first, JSON: of each the revision, `from`, the slot up to
+              which its runs were due, its offset, and its timing
 flags  `-`, and n: it has written nothing yet; p: it is paused; c: what it has written is to be cleared up; r: the same,
        and it goes then. With one of the last three it writes nothing
 
@@ -32,6 +40,29 @@ local function rule_of(name)
   if not is_json or type(rule) ~= 'table' then return nil end
   rule.revision, rule.last = tonumber(rule.revision), tonumber(rule.last)
   return rule.revision and rule.last and type(rule.flags) == 'string' and rule or nil
+end
+
+-- By how much a rule's runs are later than their slots, ms.
+local function offset_of(rule)
+  return tonumber(string.match(rule.edit or '', '"offset":"(%d+)"') or rule.offset) or 0
+end
+
+-- Whether a person skips a slot.
+local function skips_slot(rule, slot)
+  return string.find(' ' .. (rule.skipped or ''), ' ' .. whole(slot) .. ':', 1, true) ~= nil
+end
+
+-- Set the skips of a rule: those of slots up to `over` are forgotten, but for the latest.
+local function set_skips(rule, skips_now, over)
+  table.sort(skips_now)
+  while skips_now[2] and tonumber(sub(skips_now[2], 1, 13)) <= over do table.remove(skips_now, 1) end
+  rule.skipped = skips_now[1] and table.concat(skips_now, ' ') or nil
+end
+
+local function skips_of(rule)
+  local found = {}
+  for skip in string.gmatch(rule.skipped or '', '%d%d%d%d%d%d%d%d%d%d%d%d%d:%S*') do found[#found + 1] = skip end
+  return found
 end
 
 -- The lowest time at which a writer of this release has to look.

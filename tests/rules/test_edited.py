@@ -1,0 +1,121 @@
+"""A person gives a rule another schedule: it lies over the one that code says, until that ends."""
+
+import json
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from celery_delayq.errors import InvalidOption
+from tests.rules.support import DAILY, HOUR, every, now, runs, write
+
+BERLIN = "Europe/Berlin"
+SIX = "0 6 * * *"
+
+
+@pytest.fixture
+def edited(delayq, rule):
+    """The rule r, of which ann has changed the schedule; a writer has looked at it."""
+    with delayq.acting("ann"):
+        assert rule.edit(SIX, tz=BERLIN)
+    write(delayq)
+    return delayq.rule("r")
+
+
+def in_berlin(moment):
+    return moment.astimezone(ZoneInfo(BERLIN)).hour
+
+
+def test_an_edit_clears_up_the_runs_and_writes_those_of_the_new_schedule(delayq, rule, edited):
+    assert (edited.schedule, edited.tz) == (SIX, BERLIN)
+    assert runs(delayq) == [edited.next[0]]
+    assert in_berlin(edited.next[0]) == 6
+    assert edited.revision > rule.revision
+
+
+def test_an_edit_says_who_made_it_and_when_and_what_code_says(delayq, edited):
+    assert (edited.edited.by, edited.edited.schedule, edited.edited.tz) == ("ann", DAILY, "UTC")
+    assert timedelta(0) <= now(delayq) - edited.edited.at < timedelta(minutes=1)
+
+
+def test_code_that_says_its_rule_again_changes_nothing(delayq, report, edited):
+    again = every(delayq, "r", report.s(7), DAILY)
+    assert (again.revision, again.schedule) == (edited.revision, SIX)
+    assert runs(delayq) == [edited.next[0]]
+
+
+def test_code_that_says_another_rule_leaves_the_schedule_of_the_person(delayq, report, edited):
+    rule = every(delayq, "r", report.s(8), HOUR, replace=True)
+    assert (rule.schedule, rule.edited.by, rule.edited.schedule) == (SIX, "ann", "every 3600 s")
+    [task] = delayq.tasks()
+    assert (task.args, task.due) == ((8,), edited.next[0])
+
+
+def test_back_to_code_ends_it(delayq, rule, edited):
+    assert edited.back_to_code()
+    write(delayq)
+    found = delayq.rule("r")
+    assert (found.schedule, found.edited, runs(delayq)) == (DAILY, None, [rule.next[0]])
+    assert not found.back_to_code()
+
+
+def test_the_schedule_that_it_has_is_no_edit(delayq, rule):
+    assert not rule.edit(DAILY)
+    assert delayq.rule("r") == rule
+
+
+@pytest.mark.parametrize("text", ["every 10 s", "10", timedelta(seconds=10), 10])
+def test_an_interval_counts_since_1970_as_in_every(delayq, rule, text):
+    assert rule.edit(text)
+    write(delayq)
+    found = delayq.rule("r")
+    assert found.schedule == "every 10 s"
+    assert all(due.second % 10 == 0 and due.microsecond == 0 for due in runs(delayq))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "options"),
+    [("0 25 * * *", {}), ("every 0 s", {}), (SIX, {"tz": "Mars/New"}), ("0 6 1 * 1", {})],
+)
+def test_a_bad_schedule_is_refused_before_anything_is_changed(delayq, rule, schedule, options):
+    before = runs(delayq)
+    with pytest.raises(InvalidOption):
+        rule.edit(schedule, **options)
+    assert (delayq.rule("r"), runs(delayq)) == (rule, before)
+
+
+def test_a_paused_rule_stays_paused(delayq, rule):
+    rule.pause()
+    assert rule.edit(SIX)
+    write(delayq)
+    assert (delayq.rule("r").is_paused, runs(delayq)) == (True, [])
+    rule.resume()
+    write(delayq)
+    assert [due.hour for due in runs(delayq)] == [6]
+
+
+def test_a_run_that_a_person_moved_stays(delayq, rule):
+    [task] = delayq.tasks()
+    delayq.reschedule(task.id, by=60)
+    rule.edit("0 6 1 1 *")
+    write(delayq)
+    assert task.due + timedelta(seconds=60) in runs(delayq)
+    assert len(runs(delayq)) == 2
+
+
+def test_a_rule_that_was_removed_is_set_anew_as_code_says(delayq, report, edited):
+    edited.remove()
+    assert every(delayq, "r", report.s(7), DAILY).edited is None
+
+
+def test_a_rule_that_gets_another_key_keeps_its_edit(delayq, report, edited):
+    rule = every(delayq, "r", report.s(7).set(delayq_key="other"), DAILY, replace=True)
+    assert (rule.schedule, rule.edited.by) == (SIX, "ann")
+
+
+def test_a_dump_takes_an_edit_along(delayq, redis, edited):
+    lines = [json.dumps(line) for line in delayq.dump()]
+    redis.flushdb()
+    delayq.load(lines)
+    assert delayq.rule("r") == edited
+    assert delayq.rule("r").edited == edited.edited
