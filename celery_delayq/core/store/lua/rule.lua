@@ -2,8 +2,8 @@
 
 change   a call: see prelude/call.lua
 text     called  its name
-text     what    put | place | load | edit | pause | resume | skip | unskip | forget | rewind | again | remove | sweep | move |
-                 cleared; place: put, unless there is one; rewind: go on from now, as Redis's clock was ahead when its
+text     what    put | place | load | edit | pause | resume | skip | unskip | forget | rewind | again | remove | sweep |
+                 move | cleared; place: put, unless there is one; rewind: go on from now, as Redis's clock was ahead when its
                  last slot was written; again: write a slot anew, as its run was sent now; forget: a skip of one slot;
                  sweep: remove one that is declared, as no worker says it any more
 text     given   of put, place and load: fields of its row, see prelude/rules.lua; without `last` a put begins now. Of
