@@ -10,10 +10,11 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from hashlib import sha1
+from itertools import chain
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -80,6 +81,48 @@ class RowEdit(NamedTuple):
         return cls((timing, zone, dialect), str(facts[0]), *facts[1:])
 
 
+class Past(NamedTuple):
+    """A revision of a rule, and which runs it may have had.
+
+    Attributes:
+        revision: Its number.
+        began: Its slots came after this one.
+        upto: Up to this slot, its runs were due before it ended.
+        offset: By how much they were later than their slots.
+        timing: As of a :class:`RowEdit`.
+    """
+
+    revision: int
+    began: datetime
+    upto: datetime
+    offset: timedelta
+    timing: tuple[str, str, str]
+
+
+def _pasts_in(text: str) -> list[Past]:
+    found = list[Past]()
+    for revision, began, upto, offset, timing in json.loads(text):
+        parts, zone, dialect = map(str, timing)
+        slots = from_ms(int(began)), from_ms(int(upto))
+        late = timedelta(milliseconds=int(offset))
+        found.append(Past(int(revision), *slots, late, (parts, zone, dialect)))
+    return found
+
+
+class Waiting(NamedTuple):
+    """A run that waits.
+
+    Attributes:
+        due: When it is due.
+        kind: ``p``, it is paused; ``b``, it is behind another task; or ``s``.
+        id: Its id.
+    """
+
+    due: datetime
+    kind: str
+    id: str
+
+
 @dataclass(frozen=True)
 class Stored:
     """A rule in the store.
@@ -93,6 +136,7 @@ class Stored:
         flags: ``p``, paused; ``c`` or ``r``, what it wrote is to be cleared up; ``n``, it has
             written nothing yet.
         trouble: Why its next run cannot be made, or empty.
+        now: The time of its Redis when it was read.
     """
 
     name: str
@@ -102,9 +146,10 @@ class Stored:
     last: datetime
     flags: str
     trouble: str = ""
+    now: datetime = field(default=EPOCH, compare=False)
 
     @classmethod
-    def read(cls, found: Any, shard: int) -> Stored | None:
+    def read(cls, found: Any, shard: int, now: datetime) -> Stored | None:
         """Read a row of ``rules.lua``; ``None``: another program wrote it."""
         try:
             row = json.loads(found.row)
@@ -114,12 +159,13 @@ class Stored:
                 RowEdit.read(row["edit"])
             if not is_skipped(row.get("skipped", "")):
                 return None
+            _pasts_in(row.get("past", "[]"))
         except (KeyError, OverflowError, TypeError, ValueError):
             return None
         if not isinstance(flags, str) or not isinstance(text, str):
             return None
         trouble = found.trouble.decode(errors="replace").partition(" ")[2]
-        return cls(found.name.decode(errors="replace"), shard, row, *numbers, flags, trouble)
+        return cls(found.name.decode(errors="replace"), shard, row, *numbers, flags, trouble, now)
 
     @property
     def digest(self) -> str:
@@ -141,6 +187,17 @@ class Stored:
         return RowEdit.read(self.row["edit"]) if self.row.get("edit") else None
 
     @property
+    def began(self) -> datetime:
+        """The slot after which its slots have its revision."""
+        began = time_in(str(self.row.get("from", "")).encode())
+        return from_ms(self.since_ms if began is None else began)
+
+    @property
+    def past(self) -> list[Past]:
+        """Its latest revisions that may have had runs, newest first."""
+        return _pasts_in(self.row.get("past", "[]"))
+
+    @cached_property
     def skips(self) -> dict[datetime, str]:
         """Slots that a person skipped, each with the id of its run."""
         pairs = (skip.partition(":") for skip in self.row.get("skipped", "").split())
@@ -302,8 +359,32 @@ def slices(
 
 
 def _read(shard: Shard, answer: Any) -> list[Stored]:
-    found = (Stored.read(row, shard.number) for row in answer.found)
+    now = from_ms(int(answer.now) // 1000)
+    found = (Stored.read(row, shard.number, now) for row in answer.found)
     return [rule for rule in found if rule is not None]
+
+
+def runs_of(
+    entries: Entries, asked: Sequence[tuple[Stored, Sequence[str]]]
+) -> list[tuple[list[Waiting], list[str]]]:
+    """Return of each rule its runs that wait, and what became of those with some ids."""
+    found: dict[int, tuple[list[Waiting], list[str]]] = {}
+    by_shard: dict[int, list[int]] = {}
+    for at, (rule, _) in enumerate(asked):
+        by_shard.setdefault(rule.shard, []).append(at)
+    for number, places in by_shard.items():
+        for start in range(0, len(places), READ):
+            some = places[start : start + READ]
+            texts = [(asked[at][0].name, " ".join(asked[at][1])) for at in some]
+            answer = entries.shards[number].scripts.call("runs", rules=[*chain(*texts)])
+            found |= {at: _runs_in(row) for at, row in zip(some, answer.found, strict=True)}
+    return [found[at] for at in range(len(asked))]
+
+
+def _runs_in(row: Any) -> tuple[list[Waiting], list[str]]:
+    parts = (run.split(":", 2) for run in row.waiting.decode().split())
+    waiting = [Waiting(from_ms(int(due)), kind, task_id) for due, kind, task_id in parts]
+    return waiting, row.fates.decode().split()
 
 
 class Ahead(NamedTuple):
@@ -443,7 +524,7 @@ def fire(
     for run in runs:
         flat += (run.slot, run.entry.task_id if run.entry else "", run.due)
         record = run.entry.record if run.entry else None
-        flat += (record.header, record.labels + record.body) if record else ("", "")
+        flat += (record.header, record.labels + record.body) if record else (run.why, "")
         flat.append(record.template if record else "")
     answer = shard.calls.call(
         "fire",

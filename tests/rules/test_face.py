@@ -72,33 +72,31 @@ def test_there_is_a_most_of_rules(delayq, report, monkeypatch):
 def test_the_next_run_can_be_skipped_and_one_more_made(delayq, report, redis):
     rule = every(delayq, "r", report.s(7), HOUR, tags=["t"])
     [task] = delayq.tasks()
-    assert rule.skip() == task.id
-    assert rule.skip() is None
+    assert rule.skip() == (task.id, task.due)
     result = rule.run()
     [task] = delayq.tasks()
     assert (task.id, task.args, set(task.tags)) == (result.id, (7,), {"t", "every:r"})
     assert task.due <= now(delayq)
-    assert delayq.rule("r").next == rule.next
+    assert delayq.rule("r").next[:2] == rule.next[1:]
 
 
 def test_the_last_run_and_what_became_of_it(delayq, report, redis):
     rule = every(delayq, "r", report.s(7), HOUR, jitter=60)
     assert rule.last_run() is None
     set_back(delayq, redis, "r", hours=1)
-    set_fields(redis, "r", since=lambda ms: str(int(ms) - 2 * 3_600_000))
-    rule = delayq.rule("r")
-    assert rule.last_run().what == "unknown"
+    set_fields(redis, "r", **{"from": lambda ms: str(int(ms) - 2 * 3_600_000)})
+    assert delayq.rule("r").last_run().what == "unknown"
     write(delayq)
 
     [over] = [task for task in delayq.tasks() if task.due <= now(delayq)]
-    assert rule.last_run() == (over.id, over.due, "scheduled")
+    assert delayq.rule("r").last_run() == (over.id, over.due, "scheduled")
     delayq.hand_over()
-    assert rule.last_run() == (over.id, over.due, "handed_over")
+    assert delayq.rule("r").last_run() == (over.id, over.due, "handed_over")
 
 
 def test_a_rule_of_the_first_of_january_has_a_last_run(delayq, report, redis):
     rule = every(delayq, "r", report.s(7), NEW_YEAR)
-    set_fields(redis, "r", since=lambda _: "0")
+    set_fields(redis, "r", **{"from": lambda _: "0"})
     last = delayq.rule("r").last_run()
     assert (last.due.month, last.due.day, last.what) == (1, 1, "unknown")
     assert last.due.year == rule.next[0].year - 1
@@ -173,9 +171,16 @@ def test_the_command_shows_one_rule(delayq, report, redis, run, app):
 def test_the_command_skips_and_runs(delayq, report, run, app):
     every(delayq, "r", report.s(7), DAILY)
     [task] = delayq.tasks()
-    assert run("rules", "skip", "r", app=app).output == f"rule r: task {task.id} is cancelled\n"
-    again = run("rules", "skip", "r", app=app)
-    assert (again.exit_code, again.output) == (1, "rule r: no run is waiting\n")
+    told = run("rules", "skip", "r", app=app).output
+    when = f"{task.due:%Y-%m-%d %H:%M:%S} UTC"
+    assert told == f"rule r: the run of {when} is skipped: task {task.id} is cancelled\n"
+    when = f"{task.due + timedelta(1):%Y-%m-%d %H:%M:%S} UTC"
+    assert run("rules", "skip", "r", app=app).output == f"rule r: the run of {when} is skipped\n"
+    assert run("rules", "unskip", "r", app=app).output == "rule r: the skipped runs come again\n"
+    again = run("rules", "unskip", "r", app=app)
+    assert (again.exit_code, again.output) == (1, "rule r: no run was skipped\n")
+    write(delayq)
+    delayq.rule("r").skip()
     said = run("rules", "run", "r", app=app).output
     [task] = delayq.tasks()
     assert said == f"rule r: task {task.id} runs now\n"

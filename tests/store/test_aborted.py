@@ -1034,7 +1034,7 @@ CASES = [
     Case("rule", "from another shard", _rule("place", called="new")),
     Case("rule", "edited", _change_rule("edit", '{"timing":["every 9 s","UTC",""],"offset":"0"}')),
     Case("rule", "skipped", _change_rule("skip", "{} 1000000000000:id")),
-    Case("rule", "again", _change_rule("again", "{} 5")),
+    Case("rule", "again", _change_rule("again", "{}")),
     Case("rule", "in trouble", _rule("pause"), _fire(trouble="bad")),
     Case("fire", "in trouble", _fire(trouble="bad")),
     Case("fire", "no longer in trouble", _fire(), _fire(trouble="bad")),

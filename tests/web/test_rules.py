@@ -14,7 +14,7 @@ import pytest
 from celery_delayq.contrib.rules import face, listing
 from celery_delayq.contrib.web import looking
 from tests.rules.support import every as set_rule
-from tests.rules.support import set_fields, write
+from tests.rules.support import set_back, set_fields, write
 from tests.web.support import NEXT, walk
 
 DAILY = "0 9 * * *"
@@ -107,14 +107,14 @@ def test_the_last_run_leads_to_its_task(browser, every, monkeypatch, what, task_
 @pytest.fixture
 def shown_as(monkeypatch):
     """Let the page read rules with other fields: ``shown_as("digest", source="beat")``."""
-    own = listing.rule_of
+    own = listing.rules_of
 
     def shown_as(name, **fields):
-        def rule_of(services, stored, now):
-            rule = own(services, stored, now)
-            return replace(rule, **fields) if rule.name == name else rule
+        def rules_of(services, stored):
+            for one, rule in own(services, stored):
+                yield one, replace(rule, **fields) if one.name == name else rule
 
-        monkeypatch.setattr(listing, "rule_of", rule_of)
+        monkeypatch.setattr(listing, "rules_of", rules_of)
 
     return shown_as
 
@@ -295,19 +295,73 @@ def test_the_answer_stands_on_the_page_with_the_button(browser, every):
     assert (wrong.status, names(wrong)) == (400, ["digest", "other"])
 
 
-def test_the_next_run_is_skipped_by_the_user(app, browser, digest, changed):
+def test_the_next_run_is_skipped_by_the_user_and_then_the_one_after_it(
+    app, browser, digest, changed
+):
     [run] = waiting(app, "digest")
 
     page = press(browser, "digest", "skip")
 
-    assert page.said == f"rule digest: the next run, task {run}, is cancelled"
+    first, second, *_ = [f"{moment:%Y-%m-%d %H:%M:%S} UTC" for moment in digest.next]
+    assert page.said == f"rule digest: the run of {first} is skipped"
     assert waiting(app, "digest") == []
     assert page.url(r'href="([^"]*)">That run') == f"/task?id={run}"
     assert "That run" not in browser.get("/rules", run=run).text  # no answer names it
     assert [event.actor for event in app.delayq.history(1)] == ["alice"]
+    assert f"skipped: {first}" in page.text
     page = press(browser, "digest", "skip")
-    assert (page.status, page.said) == (409, "rule digest has no waiting run to skip")
-    assert [one["answer"] for one in changed] == [True, False]
+    assert page.said == f"rule digest: the run of {second} is skipped"
+    assert f"skipped: {first} , {second}" in " ".join(page.text.split())
+    page = press(browser, "digest", "unskip")
+    assert page.said == "rule digest: the skipped runs come again"
+    write(app.delayq)
+    assert app.delayq.rule("digest").next == digest.next
+    assert [one["answer"] for one in changed] == [True, True, True]
+
+
+def test_a_rule_gets_another_schedule_on_its_own_page_and_the_one_of_code_again(
+    app, browser, digest, changed
+):
+    link = browser.get("/rules").url(r'href="([^"]*)">change</a>')
+    page = browser.get(link)
+    path = page.action_with("Change schedule")
+    page = browser.change(path, action="edit", schedule="0 6 * * 1-5", tz="Asia/Tokyo", dialect="")
+
+    assert (page.status, page.said) == (200, "rule digest has another schedule")
+    rule = app.delayq.rule("digest")
+    assert (rule.schedule, rule.tz, rule.edited.by) == ("0 6 * * 1-5", "Asia/Tokyo", "alice")
+    assert "changed by alice" in page.text
+    assert f"code says {DAILY} Europe/Berlin" in page.text
+    page = browser.change(act(page, "digest"), action="back_to_code")
+    assert page.said == "rule digest has the schedule again that code says"
+    assert app.delayq.rule("digest").edited is None
+    assert [(one["user"], one["action"]) for one in changed] == [
+        ("alice", "edit"),
+        ("alice", "back_to_code"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("schedule", "0 25 * * *"), ("tz", "Mars/New"), ("schedule", "0 6 1 * 1")]
+)
+def test_a_schedule_that_is_none_comes_back_to_its_field(app, browser, digest, field, value):
+    path = browser.get("/rules?only=digest").action_with("Change schedule")
+    given = {"schedule": "0 6 * * *", "tz": "UTC", "dialect": "", field: value}
+    page = browser.change(path, action="edit", **given)
+    assert page.status == 400
+    assert re.search(rf'<input id="{field}"[^>]*aria-invalid="true"', page.html)
+    assert f'value="{value}"' in page.html
+    assert app.delayq.rule("digest").edited is None
+
+
+def test_a_run_that_nobody_wrote_or_delivered_is_shown_as_overdue(app, browser, digest, redis):
+    set_back(app.delayq, redis, "digest", days=2)
+    page = browser.get("/rules")
+    assert ">overdue</span>" in page.html
+    assert "no worker has written or delivered its run" in page.text
+    write(app.delayq)
+    app.delayq.hand_over()
+    assert "overdue" not in browser.get("/rules").text
 
 
 def test_a_rule_runs_now_beside_its_schedule(app, browser, digest, changed):
@@ -339,7 +393,7 @@ def test_a_rule_is_removed_after_a_question(app, browser, every, changed):
     assert [(one["action"], one["answer"]) for one in changed] == [("remove", True)]
 
 
-@pytest.mark.parametrize("action", ["skip", "run", "pause", "remove"])
+@pytest.mark.parametrize("action", ["skip", "edit", "run", "pause", "remove"])
 def test_a_rule_that_was_changed_meanwhile_is_left(app, browser, every, digest, action):
     seen = act(browser.get("/rules"), "digest")
     every("digest", "0 10 * * *")
@@ -376,7 +430,7 @@ def test_a_reader_changes_no_rule(app, browse, digest):
     page = reader.get("/rules?only=digest&asks=1")
     assert names(page) == ["digest"]
     assert 'method="post"' not in page.html
-    for action in ("skip", "run", "pause", "remove"):
+    for action in ("skip", "edit", "back_to_code", "run", "pause", "remove"):
         assert reader.post("/rules?rule=digest", action=action, sure="1").status == 403
     assert len(waiting(app, "digest")) == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -20,7 +20,7 @@ from ...operations.cli.common import (
 from ...operations.cli.looks import CeleryCommand, CeleryOption
 from ...operations.cli.screen import Screen
 from ...operations.cli.tables import Column, table
-from ...operations.cli.zones import name_of, stamp, zone_of, zoned
+from ...operations.cli.zones import name_of, stamp, with_zone, zone_of, zoned
 
 if TYPE_CHECKING:
     from ...core.services import Services
@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 
 _DONE = {"pause": "paused", "resume": "resumed", "remove": "removed"}
 _ALREADY = {"pause": "is paused already", "resume": "is not paused", "remove": "is not there"}
-_ACTIONS = ("list", "show", *_DONE, "skip", "run", "import")
+_STYLES = {"paused": "yellow", "trouble": "red", "overdue": "red"}
+_ACTIONS = ("list", "show", *_DONE, "edit", "skip", "unskip", "run", "import")
+_DIALECTS = ("cron", "celery")
 _SOURCES = ("redbeat", "django-celery-beat")
 
 
 @click.command(
     cls=CeleryCommand, epilog=examples(
-        "rules", "rules pause digest", "rules list --json", "rules import --from redbeat --dry-run"
+        "rules", "rules pause digest", "rules list --json", "rules import --from redbeat --dry-run",
+        "rules edit digest --schedule '0 6 * * *' --tz Europe/Berlin",
     ),
 )  # fmt: skip
 @click.argument(
@@ -55,6 +58,22 @@ _SOURCES = ("redbeat", "django-celery-beat")
     help="Remove the rules of this scheduler whose entries are gone.",
 )  # fmt: skip
 @click.option(
+    "--schedule", cls=CeleryOption, help_group="Editing",
+    help="Five fields, such as '0 6 * * *', or seconds, such as 'every 90 s'.",
+)  # fmt: skip
+@click.option(
+    "--tz", cls=CeleryOption, help_group="Editing",
+    help="The zone of the fields; by default the one that the rule has.",
+)  # fmt: skip
+@click.option(
+    "--dialect", type=click.Choice(_DIALECTS), cls=CeleryOption, help_group="Editing",
+    help="What fields mean that restrict the day of the month and the weekday: either, or both.",
+)  # fmt: skip
+@click.option(
+    "--back-to-code", "back", is_flag=True, cls=CeleryOption, help_group="Editing",
+    help="Let the schedule count again that code says.",
+)  # fmt: skip
+@click.option(
     "--all", "every_one", is_flag=True, cls=CeleryOption, help_group="Many",
     help="Pause, resume or remove all rules.",
 )  # fmt: skip
@@ -67,16 +86,20 @@ _SOURCES = ("redbeat", "django-celery-beat")
 @click.pass_context
 def rules(
     ctx: click.Context, /, action: str, names: tuple[str, ...], *, source: str | None,
-    dry_run: bool, removes: bool, every_one: bool, yes: bool, as_json: bool, **_: Any,
+    dry_run: bool, removes: bool, schedule: str | None, tz: str | None, dialect: str | None,
+    back: bool, every_one: bool, yes: bool, as_json: bool, **_: Any,
 ) -> None:  # fmt: skip
     """List the recurring tasks, or change some.
 
-    To pause or remove a rule cancels the runs that it has written ahead. skip cancels the next run
-    only; run sends the task now, beside the schedule. import makes a rule of each entry of another
-    scheduler, or of those that you name; a disabled one is paused. The entries stay. Exits with 1
-    if an entry was refused, or is gone and its rule stays.
+    To pause or remove a rule cancels the runs that it has written ahead. skip leaves out the next
+    run only, and unskip brings back those that were skipped; run sends the task now, beside the
+    schedule. edit gives another schedule, over the one that code says. import makes a rule of each
+    entry of another scheduler, or of those that you name; a disabled one is paused. The entries
+    stay. Exits with 1 if an entry was refused, or is gone and its rule stays.
     """
-    if wrong := _wrong(action, names, source, of_import=dry_run or removes, every_one=every_one):
+    wrong = _wrong(action, names, source, of_import=dry_run or removes, every_one=every_one)
+    edit = Edit(schedule, tz, dialect or "", back)
+    if wrong := wrong or edit.wrong(action):
         raise click.UsageError(wrong, ctx)
     from . import face
 
@@ -97,10 +120,47 @@ def rules(
             return
         if action in _DONE:  # also of a rule that this version cannot read
             answers = [_change(ctx, services, name, action) for name in names]
+        elif action == "edit":
+            answers = [_edit(ctx, services, name, edit) for name in names]
         else:
             answers = [_act(ctx, face.rule(services, name), name, action) for name in names]
     if not all(answers):
         ctx.exit(1)
+
+
+class Edit(NamedTuple):
+    """What the options of editing say."""
+
+    schedule: str | None
+    tz: str | None
+    dialect: str
+    back: bool
+
+    def wrong(self, action: str) -> str:
+        """Return what is wrong with them; empty if nothing is."""
+        if action != "edit":
+            return "--schedule, --tz, --dialect and --back-to-code are of edit." * any(self)
+        if self.back is (self.schedule is not None) or (self.back and (self.tz or self.dialect)):
+            return "edit needs --schedule, with or without --tz and --dialect; or --back-to-code."
+        return ""
+
+
+def _edit(ctx: click.Context, services: Services, name: str, edit: Edit) -> bool:
+    from . import face
+
+    rule = face.rule(services, name)
+    if rule is None:
+        ctx.obj.error(plain(f"there is no rule {name}"))
+        return False
+    if edit.back:
+        is_done = rule.back_to_code()
+    else:
+        is_done = rule.edit(edit.schedule, tz=edit.tz, dialect=edit.dialect)
+    now = face.rule(services, name)
+    has = f"has the schedule {now.schedule} ({now.tz})" if now else "is gone"
+    said = f"rule {name} {has}" + ("" if is_done else " already")
+    (ctx.obj.echo if is_done else ctx.obj.error)(plain(said))
+    return is_done
 
 
 def _wrong(
@@ -125,10 +185,19 @@ def _act(ctx: click.Context, rule: Rule | None, name: str, action: str) -> bool:
     if action == "run":
         ctx.obj.echo(plain(f"rule {name}: task {rule.run().id} runs now"))
         return True
-    task_id = rule.skip()
-    said = f"task {task_id} is cancelled" if task_id else "no run is waiting"
-    (ctx.obj.echo if task_id else ctx.obj.error)(plain(f"rule {name}: {said}"))
-    return task_id is not None
+    if action == "unskip":
+        is_done = rule.unskip()
+        said = "the skipped runs come again" if is_done else "no run was skipped"
+        (ctx.obj.echo if is_done else ctx.obj.error)(plain(f"rule {name}: {said}"))
+        return is_done
+    skipped = rule.skip()
+    if skipped is None:
+        ctx.obj.error(plain(f"rule {name}: no run comes"))
+        return False
+    cancelled = f": task {skipped.id} is cancelled" if skipped.id else ""
+    when = with_zone(skipped.due, zone_of(ctx))
+    ctx.obj.echo(plain(f"rule {name}: the run of {when} is skipped{cancelled}"))
+    return True
 
 
 def _change_all(ctx: click.Context, services: Services, action: str, *, yes: bool) -> None:
@@ -173,7 +242,7 @@ def _show(ctx: click.Context, found: list[Rule], *, as_json: bool) -> None:
         return
     zone = zone_of(ctx)
     columns = [*map(Column, ("NAME", "TASK", "SCHEDULE", "ZONE", "FROM"))]
-    columns.append(Column(f"NEXT ({name_of(zone)})", {"paused": "yellow", "trouble": "red"}))
+    columns.append(Column(f"NEXT ({name_of(zone)})", _STYLES))
     rows = (
         (
             *map(plain, (rule.name, rule.task, rule.schedule, rule.tz, _from(rule))),
@@ -185,16 +254,23 @@ def _show(ctx: click.Context, found: list[Rule], *, as_json: bool) -> None:
 
 
 def _from(rule: Rule) -> str:
-    """Return what sets a rule: code that runs at each start; another scheduler; or a call."""
-    return rule.source or ("code" if rule.is_declared else "call")
+    """Return what sets a rule: code that runs at each start; another scheduler; or a call.
+
+    And who changed its schedule.
+    """
+    origin = rule.source or ("code" if rule.is_declared else "call")
+    return f"{origin}, changed by {rule.edited.by}" if rule.edited else origin
 
 
 def _next(rule: Rule, zone: tzinfo) -> str:
     if rule.trouble:
         return f"trouble: {plain(rule.trouble)}"
-    if not rule.next:
+    if rule.is_paused:
         return "paused"
-    return stamp(rule.next[0], zone) + ", made when due" * rule.is_made_when_due
+    if rule.overdue:
+        return f"overdue since {stamp(rule.overdue, zone)}"
+    coming = stamp(rule.next[0], zone) if rule.next else "never"
+    return coming + ", made when due" * rule.is_made_when_due
 
 
 def _show_one(ctx: click.Context, rule: Rule) -> None:
@@ -205,9 +281,11 @@ def _show_one(ctx: click.Context, rule: Rule) -> None:
         "name": rule.name,
         "task": rule.task,
         "schedule": f"{rule.schedule} ({rule.tz})",
-        "state": "paused" if rule.is_paused else "at work",
+        "changed": _edited(rule, zone),
+        "state": _state(rule, zone),
         "trouble": rule.trouble,
         f"next ({name_of(zone)})": coming,
+        "skipped": ", ".join(stamp(moment, zone) for moment in rule.skipped),
         "runs": "made when due" if rule.is_made_when_due else "",
         "last run": f"{stamp(last.due, zone)} {words} {last.id}" if last else "none yet",
         "missed": rule.missed,
@@ -223,17 +301,42 @@ def _show_one(ctx: click.Context, rule: Rule) -> None:
             ctx.obj.echo(f"{name:{width}}  {plain(text)}")
 
 
+def _edit_facts(rule: Rule) -> dict[str, str] | None:
+    if rule.edited is None:
+        return None
+    by, at, schedule, tz = rule.edited
+    return {"by": by, "at": at.isoformat(), "code_schedule": schedule, "code_tz": tz}
+
+
+def _edited(rule: Rule, zone: tzinfo) -> str:
+    if rule.edited is None:
+        return ""
+    by, at, schedule, tz = rule.edited
+    return f"by {by}, {stamp(at, zone)}; code says {schedule} ({tz})"
+
+
+def _state(rule: Rule, zone: tzinfo) -> str:
+    if rule.is_paused:
+        return "paused"
+    if rule.overdue is None:
+        return "at work"
+    return f"overdue since {stamp(rule.overdue, zone)}: no worker has written or delivered its run"
+
+
 def _facts(rule: Rule) -> dict[str, Any]:
     return {
         "name": rule.name,
         "task": rule.task,
         "schedule": rule.schedule,
         "tz": rule.tz,
+        "edited": _edit_facts(rule),
         "tags": [*rule.tags],
         "missed": rule.missed,
         "jitter": rule.jitter,
         "paused": rule.is_paused,
         "next": [moment.isoformat() for moment in rule.next],
+        "skipped": [moment.isoformat() for moment in rule.skipped],
+        "overdue": rule.overdue.isoformat() if rule.overdue else None,
         "last": rule.last.isoformat(),
         "revision": rule.revision,
         "version": rule.version,

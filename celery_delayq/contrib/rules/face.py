@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -13,36 +14,17 @@ from celery.result import AsyncResult
 from ...core.acting import actor
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
-from ...core.scheduling.options import AFTER, TAGS
 from ...core.services import Services
 from ...core.store.ids import checked_name
-from ...core.tasks.changing import cancel
-from ...core.tasks.reading import departure, state
-from ...core.tasks.selecting import select
 from .. import rule_store as store
-from ..rule_store import RowEdit, Stored, is_run, ms_of, tag_of
-from . import writing
-from .rule import plan_in_code, plan_of, times
+from ..rule_store import RowEdit, Stored, ms_of
+from . import once, writing
+from .once import Skipped
+from .rule import plan_in_code, plan_of
+from .shown import LastRun, Shown, shown
 from .timing import read_schedule, timing_of
 
 LONGEST_NAME = 200  # bytes
-SHOWN = 3  # of the next times
-
-
-class LastRun(NamedTuple):
-    """The run of the latest slot that is over.
-
-    Attributes:
-        id: Its task's id; empty if it is unknown.
-        due: When it was due.
-        what: Its state in the store: ``scheduled``, ``paused``, ``in_flight`` or ``dead``; how it
-            left: ``handed_over``, ``skipped``, ``cancelled`` or ``uncertain``; or ``unknown``: it
-            was left out, or the store has forgotten it.
-    """
-
-    id: str
-    due: datetime
-    what: str
 
 
 class Edited(NamedTuple):
@@ -73,8 +55,11 @@ class Rule:
         tags: Tags of its runs, beside ``every:NAME``.
         missed, jitter: As for :meth:`DelayQ.every`.
         is_paused: Whether it is paused.
-        next: The next three times of its schedule, UTC; none of a paused rule. A run that was
-            skipped or moved still counts: the waiting runs are the tasks with its tag.
+        next: When its next three runs are due, UTC: those that wait, as they are stored, and then
+            those of its schedule. Of a paused rule only runs that somebody moved are left.
+        skipped: When runs would be due that somebody skipped.
+        overdue: Since when a run is overdue: workers wrote or delivered none for half a minute, and
+            it is not paused. ``None``: none is.
         last: Its last slot: the runs up to that are written, or left out.
         revision: Raised by each change.
         version: As for :meth:`DelayQ.every`.
@@ -95,6 +80,8 @@ class Rule:
     jitter: float
     is_paused: bool
     next: tuple[datetime, ...]
+    skipped: tuple[datetime, ...]
+    overdue: datetime | None
     last: datetime
     revision: int
     version: int
@@ -102,8 +89,8 @@ class Rule:
     is_declared: bool
     trouble: str
     is_made_when_due: bool
+    _last_run: LastRun | None = field(repr=False, compare=False)
     _stored: Stored = field(repr=False, compare=False)
-    _now: datetime = field(repr=False, compare=False)
     _services: Services = field(repr=False, compare=False)
 
     @property
@@ -164,35 +151,42 @@ class Rule:
         """End what :meth:`edit` changed; return whether there was something to end."""
         return change(self._services, self.name, "edit")
 
-    def skip(self) -> str | None:
-        """Cancel its next waiting run; return the task's id, or ``None``: none waits."""
-        delayq = self._services.app.delayq
-        found = select(delayq, tag=tag_of(self.name))
-        waiting = sorted((task for task in found if is_run(task.id)), key=lambda task: task.due)
-        return next((task.id for task in waiting if cancel(delayq, task.id)), None)
+    def skip(self) -> Skipped | None:
+        """Leave out the run that comes next, also if it is not written yet, but no other one.
+
+        It stays left out if the rule is paused and resumed, or its schedule is changed and changed
+        back. An undo of its cancel, or :meth:`unskip`, brings it back.
+
+        Returns:
+            What is left out; ``None``: no run comes.
+
+        Raises:
+            InvalidOption: 100 runs that were to come are skipped already.
+        """
+        settle(self._services, self.name)
+        return once.skip(self._services, self.name)
+
+    def unskip(self) -> bool:
+        """Let the runs come that were skipped; return whether there were such."""
+        settle(self._services, self.name)
+        once.withdraw_undone(self._services, self.name)
+        return change(self._services, self.name, "unskip")
 
     def run(self) -> AsyncResult[Any]:
-        """Run its task now, beside the schedule; return the result."""
-        plan = plan_of(self._stored)
-        options: dict[str, Any] = {AFTER: 0, TAGS: [*plan.tags, tag_of(self.name)]}
-        made: AsyncResult[Any] = plan.signature_of(self._services.app).apply_async(**options)
-        return made
+        """Run its task now, beside the schedule; return the result.
+
+        If the rule has a key, and its own next run waits under that, this run is sent now, and
+        another one is written for its slot as soon as the key is free.
+
+        Raises:
+            AlreadyScheduled: another task has the key, or a run that somebody moved or edited.
+            KeyHeld: a run that was delivered still holds the key.
+        """
+        return once.run(self._services, self._stored)
 
     def last_run(self) -> LastRun | None:
-        """What became of the latest run that was due when you read the rule; ``None``: none was."""
-        plan, services = plan_of(self._stored), self._services
-        offset = self._stored.offset
-        began = from_ms(self._stored.since_ms)
-        over = plan.timing.latest(self._now - offset, 1, began)
-        if not over:
-            return None
-        [slot] = over
-        task_id = writing.id_of(self._stored, slot, services.settings.shards)
-        if left := departure(services, task_id):
-            return LastRun(task_id, slot + offset, left.how)
-        if found := state(services.app.delayq, task_id):
-            return LastRun(task_id, slot + offset, found.value.lower())
-        return LastRun("", slot + offset, "unknown")
+        """The latest run that was due when you read the rule; ``None``: none was."""
+        return self._last_run
 
 
 def rule(services: Services, name: str, said: str = "") -> Rule | None:
@@ -205,11 +199,11 @@ def rule(services: Services, name: str, said: str = "") -> Rule | None:
         return None
     if said and found.newer:
         found = replace(found, row={**found.row, "plan": said})
-    try:
-        return rule_of(services, found, now_of(services))
-    except ValueError as error:
+    [(_, read)] = rules_of(services, [found])
+    if isinstance(read, ValueError):
         readable = "the name of a rule that this version can read"
-        raise InvalidOption("name", name, readable) from error
+        raise InvalidOption("name", name, readable) from read
+    return read
 
 
 def is_there(services: Services, name: str) -> bool:
@@ -225,55 +219,49 @@ def rules(services: Services, *, tag: str | None = None) -> list[Rule]:
 
 def all_rules(services: Services) -> tuple[list[Rule], dict[str, str]]:
     """Return all rules, by name; and the names of those that this version cannot read, with why."""
-    found = {stored.name: stored for stored in store.each(services.entries)}
-    now = now_of(services)
+    found = {rule.name: rule for rule in store.each(services.entries) if not rule.is_removed}
     read, unread = list[Rule](), dict[str, str]()
-    for name in sorted(found):
-        if not found[name].is_removed:
-            try:
-                read.append(rule_of(services, found[name], now))
-            except ValueError as error:
-                unread[name] = str(error)
+    for stored, rule in rules_of(services, [found[name] for name in sorted(found)]):
+        if isinstance(rule, Rule):
+            read.append(rule)
+        else:
+            unread[stored.name] = str(rule)
     return read, unread
 
 
-def rule_of(services: Services, stored: Stored, now: datetime) -> Rule:
-    """Return a rule as users see it at a time.
+def rules_of(
+    services: Services, stored: Sequence[Stored]
+) -> Iterator[tuple[Stored, Rule | ValueError]]:
+    """Yield rules as users see them; or why this version cannot read one."""
+    for rule, found in zip(stored, shown(services, stored), strict=True):
+        yield rule, found if isinstance(found, ValueError) else _rule_of(services, rule, found)
 
-    Raises:
-        ValueError: this version cannot read it.
-    """
+
+def _rule_of(services: Services, stored: Stored, found: Shown) -> Rule:
     plan = plan_of(stored)
-    try:
-        coming = tuple(times(stored, now, SHOWN))
-    except Exception as error:  # another version of cronsim, or of the zones, set it
-        raise ValueError(str(error)) from error
     return Rule(
-        stored.name,
-        plan.timing.text,
-        plan.timing.zone,
-        plan.signature_of(services.app).task,
-        plan.tags,
-        plan.missed,
-        plan.jitter,
-        stored.is_paused,
-        () if stored.is_paused else coming,
-        stored.last,
-        stored.revision,
-        int(stored.row["version"]),
-        stored.source,
-        stored.is_declared,
-        stored.trouble,
-        writing.is_made_when_due(services, plan),
-        stored,
-        now,
-        services,
+        name=stored.name,
+        schedule=plan.timing.text,
+        tz=plan.timing.zone,
+        task=plan.signature_of(services.app).task,
+        tags=plan.tags,
+        missed=plan.missed,
+        jitter=plan.jitter,
+        is_paused=stored.is_paused,
+        next=found.next,
+        skipped=found.skipped,
+        overdue=found.overdue,
+        last=stored.last,
+        revision=stored.revision,
+        version=stored.version,
+        source=stored.source,
+        is_declared=stored.is_declared,
+        trouble=stored.trouble,
+        is_made_when_due=writing.is_made_when_due(services, plan),
+        _last_run=found.last,
+        _stored=stored,
+        _services=services,
     )
-
-
-def now_of(services: Services) -> datetime:
-    """Return Redis's time."""
-    return from_ms(services.entries.counts().now_ms)
 
 
 def change(

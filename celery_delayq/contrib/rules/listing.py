@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...core import clock
-from ...core.clock import from_ms
 from ...core.services import Services
 from .. import rule_store as store
 from ..rule_store import Stored
-from .face import Rule, rule_of
+from .face import Rule, rules_of
 from .rule import plan_of
 
 SORTED = 1000  # a hash has no order, so all rules are read to sort them
@@ -99,11 +98,10 @@ def _matches(stored: Stored, text: str = "", tag: str = "") -> bool:
 def _shown(
     services: Services, stored: Iterable[Stored], further: dict[str, str], *, in_order: bool = True
 ) -> Listed:
-    now = from_ms(services.entries.counts().now_ms)
     rules, unreadable = list[Rule](), list[str]()
-    for one in stored:
-        try:
-            rules.append(rule_of(services, one, now))
-        except (ValueError, TypeError):
+    for one, read in rules_of(services, [*stored]):
+        if isinstance(read, Rule):
+            rules.append(read)
+        else:
             unreadable.append(one.name)
     return Listed(rules, further, in_order, unreadable)

@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha1
-from itertools import islice
 from typing import Any
 
 from celery import Celery
@@ -141,12 +140,6 @@ def has_own_apply_async(task: Any) -> bool:
 def text_of(signature: Signature[Any]) -> str:
     """Return a signature's fields as text."""
     return str(dumps(dict(signature.clone())))
-
-
-def times(rule: Stored, now: datetime, count: int) -> list[datetime]:
-    """Return the next times after *now* at which a rule's runs are due."""
-    coming = plan_of(rule).timing.after(now - rule.offset)
-    return [slot + rule.offset for slot in islice(coming, count)]
 
 
 def plan_of(rule: Stored) -> Plan:

@@ -42,7 +42,8 @@ AGAIN = timedelta(seconds=5)  # until a key that is held is looked at again
 LATER = timedelta(seconds=15)  # until a rule is looked at again that has no next slot
 BACK = timedelta(seconds=30)  # so far ahead Redis's clock may have been; see rules_ahead.lua
 SPARED = timedelta(seconds=30)  # so late a run is not missed, as a scanner may have been restarted
-HELD, MISSED, DECLINED = "held", "missed", "declined"  # why a slot got no run
+# Why a slot got no run.
+HELD, MISSED, DECLINED, SKIPPED = "held", "missed", "declined", "skipped"
 
 _LATE = 5  # revisions that may have written what is to be cleared up
 _RUNS = UUID("5b0b3f3e-6d0f-4c55-9a0e-9a3a1f0d2c11")  # the namespace of their ids
@@ -95,8 +96,8 @@ def _runs(
     """Make the runs of slots; return them, and what a task's own ``apply_async`` raised."""
     runs, trouble, offset = list[Run](), "", rule.offset
     for slot, is_wanted in slots:
-        entry = None
-        if is_wanted and not is_held:
+        entry, is_skipped = None, slot in rule.skips
+        if is_wanted and not is_held and not is_skipped:
             try:
                 entry = entry_of(services, rule, plan, slot)
             except StoreError:
@@ -106,7 +107,8 @@ def _runs(
                 if isinstance(error, TypeError) or not is_made_when_due(services, plan):
                     raise
                 trouble = said(rule, error)
-        why = MISSED if not is_wanted else HELD if is_held else DECLINED
+        others = MISSED if not is_wanted else HELD if is_held else DECLINED
+        why = SKIPPED if is_skipped else others
         runs.append(Run(ms_of(slot), ms_of(slot + offset), entry, why))
     return runs, trouble
 
@@ -136,7 +138,8 @@ def _tell(services: Services, runs: Sequence[Run], words: Sequence[str]) -> None
     done = [(run.entry, run.due) for run, word in answered if word == "done"]
     if done:
         services.hooks.scheduled(done)
-    omitted = Counter(run.why for run, word in answered if word == "omitted")
+    left_out = (run.why for run, word in answered if word == "omitted")
+    omitted = Counter(why for why in left_out if why in (MISSED, DECLINED, HELD))
     omitted[HELD] += words.count("held")
     for why, number in omitted.items():
         if number:

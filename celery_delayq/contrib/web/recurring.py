@@ -1,6 +1,6 @@
 """Recurring rules: the list of them, and the buttons of each.
 
-GET /rules ---> a page of rules <--303-- skip, run, pause, resume
+GET /rules ---> a page of rules <--303-- skip, run, pause, resume, edit
 |  POST /rules?rule=a     ^
 +--> remove --303--> GET /rules?only=a&asks=1 --POST, sure--> removed
 """
@@ -15,7 +15,9 @@ from werkzeug.wrappers import Response
 
 from ...core.errors import InvalidOption
 from ...core.leaves import leaf
+from ...operations.cli.zones import with_zone
 from . import looking
+from .asked import zone_of
 from .others import led
 from .visit import Visit
 
@@ -32,7 +34,8 @@ class Button(NamedTuple):
     Attributes:
         name: The name of its action, and of the method of a rule.
         label: The words on it.
-        done: The sentence about a rule that it changed; ``{run}`` is the id of a run.
+        done: The sentence about a rule that it changed; ``{run}`` is the id of a run, and ``{due}``
+            when it is due.
         not_done: The sentence about one that it did not.
     """
 
@@ -44,15 +47,30 @@ class Button(NamedTuple):
 
 _ALL = (
     Button(
-        "skip", "Skip next", "rule {rule}: the next run, task {run}, is cancelled",
-        "rule {rule} has no waiting run to skip",
+        "skip", "Skip next", "rule {rule}: the run of {due} is skipped",
+        "rule {rule} has no run to skip",
+    ),
+    Button(
+        "unskip", "Unskip", "rule {rule}: the skipped runs come again",
+        "rule {rule} has no skipped run",
     ),
     Button("run", "Run now", "rule {rule} runs now, as task {run}"),
     Button("pause", "Pause", "rule {rule} is paused", "rule {rule} is paused already"),
     Button("resume", "Resume", "rule {rule} is resumed", "rule {rule} was not paused"),
+    Button(
+        "back_to_code", "Back to code", "rule {rule} has the schedule again that code says",
+        "rule {rule} has the schedule that code says",
+    ),
     Button("remove", "Remove", "rule {rule} is removed"),
 )  # fmt: skip
-_BUTTONS = {button.name: button for button in _ALL}
+# It stands below its fields.
+_EDIT = Button(
+    "edit",
+    "Change schedule",
+    "rule {rule} has another schedule",
+    "rule {rule} has this schedule already",
+)
+_BUTTONS = {button.name: button for button in (*_ALL, _EDIT)}
 
 
 def rules(visit: Visit) -> Response:
@@ -109,17 +127,35 @@ def _of_list(visit: Visit) -> dict[str, str]:
 
 def _row(visit: Visit, rule: Any) -> dict[str, Any]:
     unfit = {"resume"} if not rule.is_paused else {"pause", "skip"}
+    if not rule.skipped:
+        unfit.add("unskip")
+    if rule.edited is None:
+        unfit.add("back_to_code")
     only = visit.request.args.get("only")
     return {
         "rule": rule,
         "runs": visit.url("tasks", tag=RUNS + rule.name),
         "last": rule.last_run(),
-        "state": "paused" if rule.is_paused else "trouble" if rule.trouble else "at work",
+        "state": _state(rule),
         "buttons": [button for button in _ALL if button.name not in unfit],
+        "edit": visit.url("rules", only=rule.name, **_of_list(visit)),
         "act": visit.url(
             "rules", rule=rule.name, revision=rule.revision, only=only, **_of_list(visit)
         ),
     }
+
+
+def _edited(visit: Visit, rule: Any) -> bool:
+    form = visit.request.form
+    is_done: bool = rule.edit(
+        form.get("schedule", ""), tz=form.get("tz") or None, dialect=form.get("dialect", "")
+    )
+    return is_done
+
+
+def _state(rule: Any) -> str:
+    states = ("paused", rule.is_paused), ("trouble", rule.trouble), ("overdue", rule.overdue)
+    return next((name for name, has in states if has), "at work")
 
 
 def _changed(visit: Visit) -> Response:
@@ -146,11 +182,13 @@ def _press(visit: Visit, button: Button, name: str) -> tuple[str, bool, str]:
         changed = f"rule {name} was changed since you loaded the page; nothing was done"
         return changed, False, ""
     try:
-        answer = getattr(rule, button.name)()
+        answer = _edited(visit, rule) if button is _EDIT else getattr(rule, button.name)()
     except TypeError as error:
         fitting = InvalidOption("arguments", str(error), "arguments that fit the task")
         raise BadRequest(f"rule {name}: {fitting}") from error
     visit.tell(button.name, {"rule": name}, bool(answer))
     run = "" if isinstance(answer, bool) else str(getattr(answer, "id", answer) or "")
     sentence = button.done if answer else button.not_done
-    return sentence.format(rule=name, run=run), bool(answer), run
+    due = getattr(answer, "due", None)
+    at = due and with_zone(due, zone_of(visit))
+    return sentence.format(rule=name, run=run, due=at), bool(answer), run

@@ -4,13 +4,13 @@ change   a call: see prelude/call.lua
 text     called  its name
 text     what    put | place | load | edit | pause | resume | skip | unskip | forget | rewind | again | remove | sweep |
                  move | cleared; place: put, unless there is one; rewind: go on from now, as Redis's clock was ahead when its
-                 last slot was written; again: write a slot anew, as its run was sent now; forget: a skip of one slot;
+                 last slot was written; again: write the next slot anew, as its run was sent now; forget: a skip of one slot;
                  sweep: remove one that is declared, as no worker says it any more
 text     given   of put, place and load: fields of its row, see prelude/rules.lua; without `last` a put begins now. Of
                  move: the same, for another shard, where it is placed before it goes here; of pause: `beat`, if beat
                  sends its entry now, or empty; of edit: the edit, see prelude/rules.lua, or empty: back to the plan; of
-                 cleared, rewind and sweep: the revision that was read; of skip: the same, a blank, and the skip, as in
-                 the row; of again: the same, a blank, and the slot; of forget: the slot
+                 cleared, rewind, again and sweep: the revision that was read; of skip: the same, a blank, and the skip,
+                 as in the row; of forget: the slot
 number   most    put, place and load nothing new if the shard has so many rules
 
 Returns  the answer, a text: new; changed; back, changed to what it was before by another host; noted, only its version or
@@ -71,7 +71,8 @@ end
 -- slot, and this store gives up its own.
 local function merge(call, rule, given)
   if rule.since == given.since then return 'same' end
-  rule.last = math.max(tonumber(given.last), since(call, rule))
+  note_past(call, rule)
+  go_on(call, rule, math.max(tonumber(given.last), since(call, rule)))
   return 'changed'
 end
 
@@ -123,11 +124,10 @@ return change(request, function(call)
     -- its own, so that a run which the dump has is not written again.
     rule.revision, rule.last = tonumber(row.revision) or call.now, tonumber(row.last) or since(call, row)
     rule.since = row.since or whole(call.now)
-    rule.from = row.from or whole(rule.last)
+    rule.from = row.from or what == 'load' and row.since or whole(rule.last)
     if what == 'load' then rule.brought = whole(call.now) end
-  elseif not rule or (what == 'cleared' or what == 'rewind' or what == 'sweep') and whole(rule.revision) ~= given
-    or what == 'sweep' and rule.declared ~= '1'
-    or what == 'again' and whole(rule.revision) ~= string.match(given, '^%d+') then
+  elseif not rule or string.find('cleared rewind again sweep', what, 1, true) and whole(rule.revision) ~= given
+    or what == 'sweep' and rule.declared ~= '1' then
     allow_when_full(keys.rules)
     if not rule then redis.call('ZREM', keys.rules_next, called) end
     return 'not_found'
@@ -138,12 +138,13 @@ return change(request, function(call)
     return answer
   elseif what == 'again' then
     allow_when_full(keys.rules)
-    -- Under another revision, as the id of that run is taken.
     note_past(call, rule)
-    rule.revision = rule.revision + 1
-    go_on(call, rule, math.min(rule.last, tonumber(string.match(given, '%d+$')) - 1))
+    go_on(call, rule, math.min(rule.last, since(call, rule)))
+    flag_rule(rule, 'n', true)
+    rule.revision = rule.revision + 1 -- as the ids of this one are taken
     redis.call('ZADD', keys.rules_next, 0, called)
     keep_rule(called, rule)
+    redis.pcall('PUBLISH', keys.wake, 'rules')
     return 'done'
   elseif what == 'cleared' then
     if string.find(rule.flags, 'r') then answer = 'removed' end

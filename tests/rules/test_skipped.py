@@ -1,0 +1,213 @@
+"""A run that a person skips stays left out, whatever becomes of the rule, until that is undone."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from celery_delayq.contrib import rule_store as store
+from celery_delayq.contrib.rules import writing
+from celery_delayq.errors import InvalidOption
+from tests.rules.support import DAILY, HOUR, every, now, runs, set_back, wake, write
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def app(delayq_app, url):
+    app = delayq_app(url, delayq_history=50, delayq_undo=(3600, 100))
+
+    @app.task(name="report")
+    def report(tenant=0):
+        pass
+
+    return app
+
+
+def coming(delayq):
+    return delayq.rule("r").next
+
+
+def test_the_run_after_the_skipped_one_is_shown_as_next(delayq, rule):
+    first, second, third = rule.next
+    assert rule.skip().due == first
+    shown = delayq.rule("r")
+    assert (shown.next[:2], shown.skipped) == ((second, third), (first,))
+
+
+def test_a_second_skip_leaves_out_the_run_after_that_though_it_is_not_written(delayq, rule, redis):
+    _, second, third = rule.next
+    rule.skip()
+    assert rule.skip() == ("", second)
+    assert coming(delayq)[0] == third
+    wake(redis)
+    write(delayq)
+    assert coming(delayq)[0] == third
+
+
+def test_a_run_that_is_skipped_before_it_is_written_never_is(delayq, report, redis):
+    delayq.every("r", report.s(7), HOUR)
+    rule = delayq.rule("r")
+    skipped = rule.skip()
+    assert skipped == ("", rule.next[0])
+    write(delayq)
+    assert runs(delayq) == []
+    assert coming(delayq)[0] == rule.next[1]
+
+
+@pytest.mark.parametrize("is_written", [True, False], ids=["written", "not written"])
+def test_a_pause_and_a_resume_do_not_bring_it_back(delayq, report, is_written):
+    delayq.every("r", report.s(7), HOUR)
+    if is_written:
+        write(delayq)
+    rule = delayq.rule("r")
+    skipped = rule.skip()
+    rule.pause()
+    assert delayq.rule("r").next == ()
+    rule.resume()
+    write(delayq)
+    assert skipped.due not in [*runs(delayq), *coming(delayq)]
+    assert coming(delayq)[0] == rule.next[1]
+
+
+def test_an_edit_back_and_forth_does_not_bring_it_back(delayq, rule):
+    rule.skip()
+    delayq.rule("r").edit("0 10 * * *")
+    write(delayq)
+    delayq.rule("r").edit(DAILY)
+    write(delayq)
+    assert coming(delayq)[0] == rule.next[1]
+    delayq.rule("r").back_to_code()
+    write(delayq)
+    assert coming(delayq)[0] == rule.next[1]
+
+
+def test_a_dump_and_a_load_do_not_bring_it_back(delayq, rule, redis):
+    rule.skip()
+    lines = [json.dumps(line) for line in delayq.dump()]
+    redis.flushdb()
+    delayq.load(lines)
+    delayq.rule("r").pause()
+    delayq.rule("r").resume()
+    write(delayq)
+    assert coming(delayq)[0] == rule.next[1]
+
+
+def test_a_rule_with_jitter_skips_by_its_slot(delayq, report):
+    rule = every(delayq, "r", report.s(7), HOUR, jitter=600)
+    assert rule.skip().due == rule.next[0]
+    rule.pause()
+    rule.resume()
+    write(delayq)
+    assert coming(delayq)[0] == rule.next[1]
+
+
+def test_of_a_rule_that_fires_often_each_skip_leaves_out_one(delayq, report):
+    rule = every(delayq, "r", report.s(7), timedelta(seconds=10))
+    before = runs(delayq)
+    skipped = [rule.skip().due for _ in range(3)]
+    assert [due for due in before if due not in runs(delayq)] == skipped
+    assert delayq.rule("r").skipped == tuple(skipped)
+
+
+def test_a_run_that_was_moved_is_skipped_at_its_new_time_and_its_slot_stays_left_out(delayq, rule):
+    [task] = delayq.tasks()
+    delayq.reschedule(task.id, by=60)
+    assert rule.skip() == (task.id, task.due + MINUTE)
+    rule.pause()
+    rule.resume()
+    write(delayq)
+    assert coming(delayq)[0] == rule.next[1]
+
+
+def test_a_writer_that_computed_the_run_before_the_skip_does_not_write_it(delayq, report):
+    delayq.every("r", report.s(7), HOUR)
+    found = store.find(delayq.services.entries, "r")
+    delayq.rule("r").skip()
+    shard = delayq.services.entries.shards[found.shard]
+    writing.look_at(delayq.services, shard, found, now(delayq))
+    assert runs(delayq) == []
+
+
+def test_no_run_of_a_paused_rule_is_skipped(delayq, rule):
+    rule.pause()
+    assert rule.skip() is None
+
+
+def test_there_is_a_most_of_skips(delayq, report):
+    delayq.every("r", report.s(7), DAILY)
+    rule = delayq.rule("r")
+    for _ in range(100):
+        rule.skip()
+    with pytest.raises(InvalidOption, match="fewer than 100 skips"):
+        rule.skip()
+
+
+def test_skips_of_slots_that_are_over_are_forgotten(delayq, report, redis):
+    rule = every(delayq, "r", report.s(7), timedelta(seconds=1))
+    for _ in range(2):
+        rule.skip()
+    set_back(delayq, redis, "r", seconds=1)
+    found = store.find(delayq.services.entries, "r")
+    assert len(found.skips) <= 2
+    assert delayq.rule("r").skipped == tuple(
+        due for due in delayq.rule("r").skipped if due > now(delayq) - MINUTE
+    )
+
+
+# To undo it.
+
+
+def test_unskip_brings_all_of_them_back(delayq, rule):
+    rule.skip()
+    rule.skip()
+    assert rule.unskip()
+    write(delayq)
+    assert delayq.rule("r").next == rule.next
+    assert runs(delayq) == [rule.next[0]]
+    assert not rule.unskip()
+
+
+def test_an_undo_brings_exactly_that_run_back_once(delayq, rule):
+    skipped = rule.skip()
+    assert delayq.undo(skipped.id) == skipped.due
+    shown = delayq.rule("r")
+    assert (shown.next[0], shown.skipped) == (skipped.due, ())
+    write(delayq)
+    assert runs(delayq) == [skipped.due]
+
+
+@pytest.mark.parametrize("is_paused_first", [True, False])
+def test_an_undone_skip_runs_once_through_a_pause_and_a_resume(delayq, rule, is_paused_first):
+    skipped = rule.skip()
+    if is_paused_first:
+        rule.pause()
+        delayq.undo(skipped.id)
+    else:
+        delayq.undo(skipped.id)
+        rule.pause()
+        assert runs(delayq) == []
+    rule.resume()
+    write(delayq)
+    assert runs(delayq) == [skipped.due]
+
+
+def test_an_undone_skip_does_not_stay_after_a_remove(delayq, rule):
+    skipped = rule.skip()
+    delayq.undo(skipped.id)
+    rule.remove()
+    assert runs(delayq) == []
+
+
+def test_an_undone_skip_and_an_unskip_run_once(delayq, rule):
+    skipped = rule.skip()
+    delayq.undo(skipped.id)
+    rule.unskip()
+    write(delayq)
+    assert runs(delayq) == [skipped.due]
+
+
+@pytest.mark.parametrize("change", ["pause", "remove"])
+def test_runs_that_a_rule_cancels_itself_have_no_undo(delayq, rule, change):
+    getattr(rule, change)()
+    assert [*delayq.undoable()] == []
