@@ -100,10 +100,37 @@ def test_a_late_run_is_left_out_as_missed_says(delivered, missed, slot, is_deliv
     assert delivered(slot, missed=missed) == is_delivered
 
 
-@pytest.mark.parametrize(("slot", "is_delivered"), [(ago(seconds=1), True), (ago(hours=1), False)])
-def test_runs_that_come_often_survive_a_restart_of_the_scanner(delivered, slot, is_delivered):
-    assert delivered(slot, timedelta(seconds=2)) == is_delivered
-    assert timedelta(seconds=5) < writing.SPARED < timedelta(hours=1)
+@pytest.mark.parametrize("missed", ["one", "none"])
+def test_a_run_is_missed_once_the_next_one_has_come_though_that_is_soon(delivered, missed):
+    short = timedelta(seconds=20)
+    assert short < writing.SPARED
+
+    def before_latest(now):
+        return EPOCH + ((now - EPOCH) // short - 1) * short
+
+    assert not delivered(before_latest, short, missed=missed)
+
+
+@pytest.mark.parametrize("missed", ["one", "none"])
+def test_of_the_runs_of_each_second_at_most_one_goes_after_half_a_minute_without_a_scanner(
+    delayq, report, redis, missed
+):
+    every(delayq, "r", report.s(7), SECOND, missed=missed)
+    set_back(delayq, redis, "r", seconds=27)
+    found = store.find(delayq.services.entries, "r")
+    plan, shard = plan_of(found), delayq.services.entries.shards[found.shard]
+    slots = [found.last + number * SECOND for number in range(1, 26)]
+    entries = [writing.entry_of(delayq.services, found, plan, slot) for slot in slots]
+    dues = [store.ms_of(slot) for slot in slots]
+    runs = [Run(due, due, entry) for due, entry in zip(dues, entries, strict=True)]
+    assert store.fire(shard, found, dues[-1], runs) == ["done"] * 25
+
+    write(delayq)
+    delayq.hand_over()
+
+    events = [event.what for event in delayq.history(200)]
+    assert events.count("handed_over") in ([1] if missed == "one" else [0, 1])
+    assert events.count("skipped") >= 24
 
 
 def test_the_late_policy_of_the_signature_or_the_task_wins(app, delivered, report):

@@ -239,13 +239,20 @@ def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> Ne
 
 
 def _late_policy(plan: Plan, signature: Signature[Any], slot: datetime) -> dict[str, Any]:
-    """Return the options by which a run that was written ahead is left out if it is missed."""
+    """Return the options by which a run that was written ahead is left out if it is missed.
+
+    So of the runs that no scanner delivered in time, only the latest one goes, as with beat.
+    """
     task = signature.app.tasks.get(signature.task)
     is_own = LATE in signature.options or getattr(task, LATE, None) is not None
     if plan.missed == "all" or is_own:
         return {}
-    following = plan.timing.next(slot) if plan.missed == "one" else None
-    return {LATE: SKIP, GRACE: max(SPARED, following - slot if following else SPARED)}
+    following = plan.timing.next(slot)
+    # A millisecond less, as the next run goes in its place from then on.
+    grace = following - slot - timedelta(milliseconds=1) if following else None
+    if plan.missed == "none":
+        grace = min(grace or SPARED, SPARED)
+    return {} if grace is None else {LATE: SKIP, GRACE: grace}
 
 
 def id_of(rule: Stored, slot: datetime, shards: int) -> str:
