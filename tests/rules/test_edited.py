@@ -7,7 +7,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from celery_delayq.errors import InvalidOption
+from tests.cli.conftest import no_workers, project, run
 from tests.rules.support import DAILY, HOUR, every, now, runs, write
+
+__all__ = ["no_workers", "project", "run"]
 
 BERLIN = "Europe/Berlin"
 SIX = "0 6 * * *"
@@ -119,3 +122,58 @@ def test_a_dump_takes_an_edit_along(delayq, redis, edited):
     delayq.load(lines)
     assert delayq.rule("r") == edited
     assert delayq.rule("r").edited == edited.edited
+
+
+# The command.
+
+
+def test_the_command_edits_and_goes_back_to_code(delayq, rule, run, app):
+    found = run("rules", "edit", "r", "--schedule", SIX, "--tz", BERLIN, app=app)
+    assert found.output == "rule r has the schedule 0 6 * * * (Europe/Berlin)\n"
+    again = run("rules", "edit", "r", "--schedule", SIX, "--tz", BERLIN, app=app)
+    assert again.exit_code == 1
+    assert again.output == "rule r has the schedule 0 6 * * * (Europe/Berlin) already\n"
+    shown = run("rules", "show", "r", app=app).output
+    assert "code says 0 9 * * * (UTC)" in shown
+    assert "code says" not in run("rules", "list", app=app).output
+    assert "changed by" in run("rules", "list", app=app).output
+    [line] = run("rules", "list", "--json", app=app).output.splitlines()
+    facts = json.loads(line)
+    assert (facts["schedule"], facts["edited"]["code_schedule"]) == (SIX, DAILY)
+    back = run("rules", "edit", "r", "--back-to-code", app=app)
+    assert back.output == "rule r has the schedule 0 9 * * * (UTC)\n"
+    assert json.loads(run("rules", "list", "--json", app=app).output)["edited"] is None
+
+
+def test_the_command_takes_a_schedule_as_the_list_prints_it(delayq, rule, run, app):
+    for text in ("every 10 s", "20"):
+        assert run("rules", "edit", "r", "--schedule", text, app=app).exit_code == 0
+    assert delayq.rule("r").schedule == "every 20 s"
+
+
+def test_fields_that_restrict_both_days_need_a_dialect(delayq, rule, run, app):
+    both = ("rules", "edit", "r", "--schedule", "0 6 1 * 1")
+    refused = run(*both, app=app)
+    assert refused.exit_code == 1
+    assert "dialect" in refused.output
+    assert run(*both, "--dialect", "celery", app=app).exit_code == 0
+    assert delayq.rule("r").schedule == "0 6 1 * 1"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("edit", "r"),
+        ("edit", "r", "--schedule", SIX, "--back-to-code"),
+        ("edit", "r", "--back-to-code", "--tz", BERLIN),
+        ("pause", "r", "--schedule", SIX),
+        ("edit", "--schedule", SIX),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(delayq, rule, run, app, words):
+    assert run("rules", *words, app=app).exit_code == 2
+    assert delayq.rule("r") == rule
+
+
+def test_a_rule_that_is_not_there_is_not_edited(delayq, run, app):
+    assert run("rules", "edit", "nobody", "--schedule", SIX, app=app).exit_code == 1
