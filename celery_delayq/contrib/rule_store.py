@@ -17,6 +17,7 @@ from hashlib import sha1
 from itertools import chain
 from typing import Any, NamedTuple
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from ..core.clock import EPOCH, from_ms
 from ..core.services import Services
@@ -42,6 +43,29 @@ _FORMAT = re.compile(r"\[([1-9]),")  # begins a plan
 _SKIPS = re.compile(r"(?:[0-9]{13}:\S*(?: |$))*")
 
 Claims = list[tuple[int, str, list[bytes]]]  # shard, by number; claim; rules that are skipped
+
+
+@dataclass
+class Said:
+    """What this process has said with ``every``; it is not stored.
+
+    Attributes:
+        digests: Of the last rule that it said under each name.
+        rows: The rows of those that are declared if this process turns out to be a worker.
+        is_over: Whether it is a worker that is ready: what it says from now on is not declared.
+    """
+
+    digests: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    is_over: bool = False
+
+
+_SAID: WeakKeyDictionary[Services, Said] = WeakKeyDictionary()
+
+
+def said_of(services: Services) -> Said:
+    """Return what this process has said with an app's ``every``."""
+    return _SAID.setdefault(services, Said())
 
 
 class RowEdit(NamedTuple):

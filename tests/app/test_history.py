@@ -276,10 +276,15 @@ def test_each_change_says_who_made_it(app, delayq, redis):
     events = [(event.what, event.id or event.queue or event.task, event.actor)
               for event in reversed(delayq.history())]  # fmt: skip
     ann = "ann@support"
-    assert events[3:] == [
+    # Tasks and pauses have a list each, and a quick machine writes to both in one millisecond.
+    pauses = [event for event in events if event[0] in ("paused", "resumed")]
+    assert pauses == [
+        ("paused", "mail", ann), ("resumed", "mail", "bob"), ("paused", "t", ann),
+        ("paused", "", ann),
+    ]  # fmt: skip
+    assert [event for event in events if event not in pauses][3:] == [
         ("rescheduled", "a", ann), ("edited", "a", ann), ("run_now", "a", ann),
-        ("retried", "dead", ann), ("paused", "mail", ann), ("resumed", "mail", "bob"),
-        ("paused", "t", ann), ("paused", "", ann), ("cancelled", "a", ann), ("scheduled", "b", ""),
+        ("retried", "dead", ann), ("cancelled", "a", ann), ("scheduled", "b", ""),
     ]  # fmt: skip
     assert {event.key for event in delayq.history(of="a")} == {"k"}
 

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from celery_delayq.contrib import rule_store
 from celery_delayq.contrib import rule_store as store
-from celery_delayq.contrib import rules
 from celery_delayq.contrib.care.doctor_tasks import health as doctor_lines
 from celery_delayq.contrib.rules import every as every_module
 from celery_delayq.contrib.rules.declared import Declared
@@ -39,7 +39,7 @@ class Process:
         return self.look()
 
     def ready(self):
-        rules.said_of(self.delayq.services).is_over = True
+        rule_store.said_of(self.delayq.services).is_over = True
 
     def look(self):
         self.worker.name()

@@ -14,6 +14,7 @@ from tests.rules.fields import fields_of, listed
 from tests.rules.support import write
 
 # A Celery of before some of them came is compared as well.
+pytestmark = pytest.mark.libraries
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from celery_delayq.contrib.rules.rule import SOON, Taken
 from celery_delayq.core import clock
 from tests.rules.support import HOUR, now, runs, set_fields, wake, write
 
+pytestmark = pytest.mark.libraries
+
 PHASE = timedelta(minutes=25)
 DAY = timedelta(days=1)
 MS = timedelta(milliseconds=1)

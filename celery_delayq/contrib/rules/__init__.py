@@ -11,9 +11,7 @@ with the last one, so it becomes one entry at most.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from celery.app.task import Task
 from celery.signals import beat_init
@@ -30,29 +28,6 @@ _UNKNOWN = (
     "program runs it, nothing is wrong"
 )
 SECONDS = 5.0  # for so long it occupies a place in a worker's pool
-
-
-@dataclass
-class Said:
-    """What this process has said with ``every``.
-
-    Attributes:
-        digests: Of the last rule that it said under each name.
-        rows: The rows of those that are declared if this process turns out to be a worker.
-        is_over: Whether it is a worker that is ready: what it says from now on is not declared.
-    """
-
-    digests: dict[str, str] = field(default_factory=dict)
-    rows: dict[str, dict[str, str]] = field(default_factory=dict)
-    is_over: bool = False
-
-
-_SAID: WeakKeyDictionary[Services, Said] = WeakKeyDictionary()
-
-
-def said_of(services: Services) -> Said:
-    """Return what this process has said with an app's ``every``."""
-    return _SAID.setdefault(services, Said())
 
 
 def configured(app: Any) -> None:

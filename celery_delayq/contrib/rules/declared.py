@@ -21,8 +21,7 @@ from ...core.errors import InvalidOption
 from ...core.logs import counted, logger_of
 from ...core.services import Services
 from .. import rule_store as store
-from ..rule_store import Named, Stored
-from . import said_of
+from ..rule_store import Named, Stored, said_of
 from .beat import BEAT, sayings
 from .every import app_of, say
 from .rule import Taken, plan_of

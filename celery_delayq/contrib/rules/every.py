@@ -34,8 +34,7 @@ from ...core.services import Services
 from ...core.store.extras import MOST_TAGS
 from ...core.store.ids import checked_name
 from .. import rule_store as store
-from ..rule_store import MOST_RULES, NEW, PAUSED, Stored
-from . import said_of
+from ..rule_store import MOST_RULES, NEW, PAUSED, Stored, said_of
 from .face import Rule, checked, rule, settle
 from .rule import MISSED, Plan, Taken, has_own_apply_async, text_of
 from .timing import Timing, timing_of

@@ -26,8 +26,7 @@ from ...core.services import HasServices, find
 from ...core.store.shard import Shard
 from ...core.threads import OwnThread
 from .. import rule_store as store
-from ..rule_store import Claims
-from . import said_of
+from ..rule_store import Claims, said_of
 
 if TYPE_CHECKING:
     from .declared import Declared
