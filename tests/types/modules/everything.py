@@ -141,8 +141,13 @@ rule = delayq.every(
 )
 print(rule.name, rule.schedule, rule.tz, rule.task, rule.tags, rule.missed, rule.jitter)
 print(rule.is_paused, rule.next, rule.last, rule.revision, rule.version, rule.source, rule.trouble)
-print(rule.digest, rule.pause(), rule.resume(), rule.skip(), rule.run().id, rule.remove())
-print(rule.is_made_when_due, rule.is_declared)
+print(rule.digest, rule.pause(), rule.resume(), rule.unskip(), rule.run().id, rule.remove())
+print(rule.is_made_when_due, rule.is_declared, rule.skipped, rule.overdue)
+if (skipped := rule.skip()) is not None:
+    print(skipped.id, skipped.due.isoformat())
+print(rule.edit("0 6 * * *", tz="Europe/Berlin", dialect="cron"), rule.back_to_code())
+if (edited := rule.edited) is not None:
+    print(edited.by, edited.at.isoformat(), edited.schedule, edited.tz)
 if (last_run := rule.last_run()) is not None:
     print(last_run.what)
 print(delayq.rule("report"), [rule.name for rule in delayq.rules(tag="reports")])
