@@ -10,7 +10,7 @@ from celery_delayq.contrib.rules import writing
 from celery_delayq.contrib.rules.rule import Plan, plan_of
 from celery_delayq.contrib.rules.timing import Timing
 from celery_delayq.core.clock import EPOCH, from_ms
-from tests.rules.support import every, set_back, wake, write
+from tests.rules.support import every, runs, set_back, wake, write
 
 SECOND = timedelta(seconds=1)
 NOON = datetime(2030, 1, 1, 12, tzinfo=timezone.utc)
@@ -43,9 +43,17 @@ def test_it_looks_at_a_held_key_when_the_slot_comes(delayq, keyed, report, rest)
     assert rest() <= 3 < writing.AGAIN.total_seconds()
 
 
-@pytest.mark.parametrize(("key", "run"), [("k", [False, True, True]), ("", [False, False, False])])
-def test_a_slot_whose_key_has_just_come_free_was_not_missed(key, run):
-    plan = Plan("{}", Timing("every 3 s"), "none", 0.0, (), key)
+@pytest.mark.parametrize(
+    ("missed", "key", "run"),
+    [
+        ("none", "k", [False, True, True]),
+        ("none", "", [False, False, False]),
+        ("one", "k", [False, False, True]),
+        ("one", "", [False, False, True]),
+    ],
+)
+def test_a_slot_whose_key_has_just_come_free_was_not_missed(missed, key, run):
+    plan = Plan("{}", Timing("every 3 s"), missed, 0.0, (), key)
     rule = Stored("r", 0, {"home": "r"}, 1, NOON - 9 * SECOND, "-")
     slots, _ = writing._slots(rule, plan, NOON)
     assert [wanted for slot, wanted in slots if slot <= NOON] == run
@@ -57,18 +65,28 @@ LONG = timedelta(days=300)  # between two slots: so none of them comes during a 
 
 
 @pytest.fixture
-def delivered(delayq, report, redis):
-    """Return a function that says whether a run is delivered that was due at a slot of the past."""
+def written(delayq, report, redis):
+    """Return a function that writes the run of a slot of the past, as if that had been to come."""
 
-    def delivered(slot_of, schedule=LONG, signature=None, **options):
+    def written(slot_of, schedule=LONG, signature=None, *, is_ahead=True, **options):
         every(delayq, "r", signature or report.s(), schedule, replace=True, **options)
         set_back(delayq, redis, "r", days=1000)
         rule = store.find(delayq.services.entries, "r")
         slot = slot_of(from_ms(delayq.counts().now_ms))
-        entry = writing.entry_of(delayq.services, rule, plan_of(rule), slot)
+        entry = writing.entry_of(delayq.services, rule, plan_of(rule), slot, is_ahead=is_ahead)
         due = store.ms_of(slot)
         shard = delayq.services.entries.shards[rule.shard]
         assert store.fire(shard, rule, due, [Run(due, due, entry)]) == ["done"]
+
+    return written
+
+
+@pytest.fixture
+def delivered(delayq, written):
+    """Return a function that says whether a run is delivered that was due at a slot of the past."""
+
+    def delivered(*what, **options):
+        written(*what, **options)
         return delayq.hand_over() == 1
 
     return delivered
@@ -80,6 +98,13 @@ def latest(now):
 
 def before_latest(now):
     return latest(now) - LONG
+
+
+OFTEN = timedelta(seconds=2)
+
+
+def before_latest_of_often(now):
+    return EPOCH + ((now - EPOCH) // OFTEN - 1) * OFTEN
 
 
 def ago(**span):
@@ -131,6 +156,46 @@ def test_of_the_runs_of_each_second_at_most_one_goes_after_half_a_minute_without
     events = [event.what for event in delayq.history(200)]
     assert events.count("handed_over") in ([1] if missed == "one" else [0, 1])
     assert events.count("skipped") >= 24
+
+
+@pytest.mark.parametrize("missed", ["one", "none"])
+def test_one_that_was_written_after_its_slot_is_spared_for_a_while(delivered, missed):
+    assert delivered(before_latest_of_often, OFTEN, is_ahead=False, missed=missed)
+    assert not delivered(ago(hours=1), OFTEN, is_ahead=False, missed=missed)
+
+
+def test_of_missed_slots_with_a_key_the_latest_gets_the_run(delayq, redis, keyed):
+    every(delayq, "r", keyed, SECOND)
+    set_back(delayq, redis, "r", seconds=25)
+    now = from_ms(delayq.counts().now_ms)
+    write(delayq)
+    [due] = runs(delayq)
+    assert due > now - SECOND
+
+
+def test_a_missed_run_that_still_has_the_key_does_not_cost_the_latest_slot_its_run(
+    delayq, written, keyed, rest
+):
+    written(before_latest, signature=keyed)
+    rest()
+    [due] = runs(delayq)
+    assert due == latest(from_ms(delayq.counts().now_ms))
+    assert delayq.hand_over() == 1
+
+
+def test_one_that_is_paused_keeps_the_key(delayq, written, keyed, rest):
+    written(before_latest, signature=keyed)
+    delayq.pause(all=True)
+    before = runs(delayq)
+    rest()
+    assert runs(delayq) == before
+
+
+def test_one_that_runs_however_late_keeps_the_key(delayq, written, keyed, rest):
+    written(before_latest, signature=keyed.set(delayq_late="run"))
+    before = runs(delayq)
+    rest()
+    assert runs(delayq) == before
 
 
 def test_the_late_policy_of_the_signature_or_the_task_wins(app, delivered, report):

@@ -27,9 +27,11 @@ from ...core.logs import logger_of
 from ...core.scheduling.options import GRACE, KEY, LATE, SKIP, TAGS
 from ...core.scheduling.request import Request
 from ...core.services import Services
-from ...core.store import NewEntry
+from ...core.store import NewEntry, State
 from ...core.store.keys import shard_of
 from ...core.store.shard import Shard
+from ...core.tasks.changing import withdraw
+from ...core.tasks.reading import get
 from ...core.tasks.scheduled_task import ScheduledTask
 from .. import rule_store as store
 from ..rule_store import Claims, Run, Stored, ms_of, tag_of
@@ -71,12 +73,14 @@ def look_at(services: Services, shard: Shard, rule: Stored, now: datetime) -> No
         _rewind(shard, rule)
         return
     slots, further = _slots_of(services, rule, plan, now)
-    is_held = bool(plan.key and slots and services.entries.holder(plan.key))
+    holder = services.entries.holder(plan.key) if plan.key and slots else None
     offset = rule.offset
+    is_over = bool(slots) and slots[0][0] + offset <= now
+    is_held = holder is not None and not (is_over and _gives_way(services, rule, plan, holder.id))
     if is_held and slots[-1][0] + offset > now:
         # The key decides when the slot comes, and it may be free before that.
         further = min(now + AGAIN, slots.pop()[0] + offset)
-    runs, trouble = _runs(services, rule, plan, slots, is_held=is_held)
+    runs, trouble = _runs(services, rule, plan, slots, now, is_held=is_held)
     words = store.fire(shard, rule, ms_of(further), runs, trouble)
     if words[-1:] == ["held"] and from_ms(runs[len(words) - 1].due) > now:  # since just now
         further = min(now + AGAIN, from_ms(runs[len(words) - 1].due))
@@ -90,6 +94,7 @@ def _runs(
     rule: Stored,
     plan: Plan,
     slots: Iterable[tuple[datetime, bool]],
+    now: datetime,
     *,
     is_held: bool,
 ) -> tuple[list[Run], str]:
@@ -99,7 +104,7 @@ def _runs(
         entry, is_skipped = None, slot in rule.skips
         if is_wanted and not is_held and not is_skipped:
             try:
-                entry = entry_of(services, rule, plan, slot)
+                entry = entry_of(services, rule, plan, slot, is_ahead=slot + offset > now)
             except StoreError:
                 raise
             except Exception as error:
@@ -186,8 +191,8 @@ def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime
     first = next(coming, None)
     is_ahead = not rule.is_new and rule.last + offset > now  # its next run is written
     wanted = {"none": 0, "one": 1, "all": MOST_MISSED}[plan.missed]
-    # A slot whose key was held until just now was not missed.
-    since = now - AGAIN if plan.key else now
+    # A slot whose key was held until just now was not missed; but with "one" it gives way.
+    since = now - AGAIN if plan.key and plan.missed == "none" else now
     slots = [
         (slot, place > len(over) - wanted or slot + offset > since)
         for place, slot in enumerate(over, 1)
@@ -207,8 +212,17 @@ def _slots(rule: Stored, plan: Plan, now: datetime) -> tuple[list[tuple[datetime
     return slots, max(last + offset - AHEAD / 2, now + timedelta(seconds=1))
 
 
-def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> NewEntry | None:
+def entry_of(
+    services: Services, rule: Stored, plan: Plan, slot: datetime, *, is_ahead: bool = True
+) -> NewEntry | None:
     """Make the entry of a run, as ``apply_async`` makes a message.
+
+    Args:
+        services: The app's.
+        rule: The rule.
+        plan: Its plan.
+        slot: The slot.
+        is_ahead: Whether the run is not due yet.
 
     Returns:
         The entry; or ``None`` if the task has an ``apply_async`` of its own, and that made none.
@@ -223,7 +237,7 @@ def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> Ne
     options: dict[str, Any] = {
         "task_id": id_of(rule, slot, services.settings.shards),
         TAGS: [*plan.tags, tag_of(rule.name)],
-        **_late_policy(plan, signature, slot),
+        **_late_policy(plan, signature, slot, is_ahead=is_ahead),
     }
     if plan.key:
         options[KEY] = plan.key
@@ -238,10 +252,13 @@ def entry_of(services: Services, rule: Stored, plan: Plan, slot: datetime) -> Ne
     raise NotScheduled(str(getattr(result, "id", "")))
 
 
-def _late_policy(plan: Plan, signature: Signature[Any], slot: datetime) -> dict[str, Any]:
-    """Return the options by which a run that was written ahead is left out if it is missed.
+def _late_policy(
+    plan: Plan, signature: Signature[Any], slot: datetime, *, is_ahead: bool = True
+) -> dict[str, Any]:
+    """Return the options by which a run is left out if it is missed.
 
-    So of the runs that no scanner delivered in time, only the latest one goes, as with beat.
+    Of runs that were written ahead, and that no scanner delivered in time, only the latest one
+    goes, as with beat. One that is written after its slot is the latest, however soon the next is.
     """
     task = signature.app.tasks.get(signature.task)
     is_own = LATE in signature.options or getattr(task, LATE, None) is not None
@@ -252,7 +269,25 @@ def _late_policy(plan: Plan, signature: Signature[Any], slot: datetime) -> dict[
     grace = following - slot - timedelta(milliseconds=1) if following else None
     if plan.missed == "none":
         grace = min(grace or SPARED, SPARED)
+    if grace is not None and not is_ahead:
+        grace = max(grace, SPARED)
     return {} if grace is None else {LATE: SKIP, GRACE: grace}
+
+
+def _gives_way(services: Services, rule: Stored, plan: Plan, task_id: str) -> bool:
+    """Cancel what holds a rule's key if it is the rule's own run, which its next slot leaves out.
+
+    A scanner would leave it out as well, but perhaps only after that slot lost its run to the key.
+    """
+    signature = plan.signature_of(services.app)
+    is_own = task_id == id_of(rule, rule.last, services.settings.shards)
+    if plan.missed != "one" or not is_own or not _late_policy(plan, signature, rule.last):
+        return False
+    run = get(services.app.delayq, task_id)
+    if run is None:
+        return True
+    is_waiting = run.state is State.SCHEDULED and run.due == rule.last + rule.offset
+    return is_waiting and bool(withdraw(services, task_id, if_revision=run.revision))
 
 
 def id_of(rule: Stored, slot: datetime, shards: int) -> str:
