@@ -277,6 +277,11 @@ def _rules(ready: Prepared) -> list[bytes]:
     return [row.name for row in answer.found]
 
 
+def _runs(ready: Prepared) -> list[bytes]:
+    answer = ready.store.scripts.call("runs", rules=["rule", "fired unknown"])
+    return [row.fates for row in answer.found]
+
+
 def _claimed(ready: Prepared) -> list[bytes]:
     asked = {"held": "", "over": "", "skipped": []}
     answer = ready.store.scripts.call("rules_ahead", limit=5, lease=15_000, **asked)
@@ -535,6 +540,7 @@ OPERATIONS = (
         },
         cli=("rules", "rules list --json"),
     ),
+    reads("runs", _runs, [b"unknown unknown"]),
     writes("rules_ahead", _claimed, [b"rule"]),
     writes(
         "rules_named",

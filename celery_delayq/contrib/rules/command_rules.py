@@ -37,7 +37,7 @@ _SOURCES = ("redbeat", "django-celery-beat")
 @click.command(
     cls=CeleryCommand, epilog=examples(
         "rules", "rules pause digest", "rules list --json", "rules import --from redbeat --dry-run",
-        "rules edit digest --schedule '0 6 * * *' --tz Europe/Berlin",
+        "rules edit digest --schedule '0 6 * * *' --tz Asia/Tokyo",
     ),
 )  # fmt: skip
 @click.argument(

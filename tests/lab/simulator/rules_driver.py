@@ -17,6 +17,7 @@ from celery_delayq.contrib.rules import step, writing
 from celery_delayq.contrib.rules.methods import RuleMethods
 from celery_delayq.contrib.rules.rule import plan_of
 from celery_delayq.contrib.rules.step import Writer
+from celery_delayq.core.clock import EPOCH
 from celery_delayq.core.services import Services
 from celery_delayq.core.settings import Settings
 from celery_delayq.core.store import Entries
@@ -160,7 +161,7 @@ def _remind(text: str) -> None:
 @cache
 def rule_view(name: bytes, row: bytes) -> RuleView:
     """The rule that a row describes."""
-    stored = Stored.read(SimpleNamespace(name=name, row=row, trouble=b""), 0)
+    stored = Stored.read(SimpleNamespace(name=name, row=row, trouble=b""), 0, EPOCH)
     plan = plan_of(stored)
     (text,) = plan.signature_of(_app(NOWHERE)).args
     return RuleView(
@@ -192,12 +193,12 @@ CUTS: dict[str, tuple[Any, ...]] = {
         "call.fenced = {} return 'same'",
     ),
     "a changed rule goes on behind the last slot": (
-        "rule.last = last",
-        "",
+        "go_on(call, rule, last)",
+        "rule.from = whole(rule.last)",
     ),
     "a resumed rule goes on behind the last slot": (
-        "rule.last = since(call, rule)\n      flag_rule",
-        "flag_rule",
+        "go_on(call, rule)\n      flag_rule",
+        "rule.from = whole(rule.last) flag_rule",
     ),
     "a new rule's revisions begin at one": (
         "tonumber(row.revision) or call.now",
@@ -229,7 +230,7 @@ CUTS: dict[str, tuple[Any, ...]] = {
         (rule_store, "clear"),
     ),
     "a run that a user moved is cleared up as well": (
-        "if task.revision // 1000 == ms_of(task.created) or is_own(task):",
+        "if is_back or task.revision // 1000 == ms_of(task.created) or is_own(task):",
         "if True:",
         (rule_store, "clear"),
     ),
