@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from celery_delayq.contrib import rule_store, rules
+from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.care.doctor_tasks import health as doctor_lines
 from celery_delayq.errors import InvalidOption
 from tests.cli.conftest import no_workers, project, run
@@ -43,7 +43,7 @@ def test_a_second_rule_of_one_name_in_a_process_is_refused(delayq, report):
 
 def test_a_rule_that_another_process_set_may_be_changed(delayq, report):
     every(delayq, "r", report.s(7), DAILY)
-    rules._SAID.clear()
+    rule_store._SAID.clear()
     assert every(delayq, "r", report.s(8), DAILY).revision
 
 
