@@ -191,7 +191,7 @@ class Judge:
             self._effect(request, request.call.kind, life)
         elif request.call and request.call.kind in RULE_KINDS:
             life.changed_by, life.sure, life.is_cancelled = request.call.name, False, True
-            self.recurring.cleared(request, task_id, before)
+            self.recurring.cleared(request, task_id, before, now_ms)
             self._effect(request, "cancel", life)
         elif len(life.copies) == life.copies_before:
             self.found("lost", f"{life} went with {request.step}, and was not delivered")

@@ -87,12 +87,17 @@ class Recurring:
         # The rule was changed when its slot was to come once more.
         return not (life.is_cancelled or is_others or is_late or self._was_set_back)
 
-    def cleared(self, request: Request, task_id: str, before: Sight) -> None:
-        """A run goes with a change of its rule."""
+    def cleared(self, request: Request, task_id: str, before: Sight, now_ms: int) -> None:
+        """A run goes with a change of its rule, or gives way to the next one of a keyed rule."""
         run = self._runs.get(task_id)
         rule = before.rules.get(run.rule) if run else None
         is_old = rule is not None and run is not None and self._is_of_before(run, rule)
         self._cleared.add(task_id)
+        if run is not None and rule is not None and task_id not in self._touched:
+            is_last = run.revision == rule.revision and run.slot_ms == rule.last_ms
+            is_missed = run.slot_ms + rule.every_ms + rule.offset_ms <= now_ms
+            if rule.key and rule.most == 1 and is_last and is_missed:
+                return
         if not is_old or task_id in self._touched:
             what = "was changed by its owner" if task_id in self._touched else f"is of {rule}"
             self._found("cleared", f"{request.where} cancels {run or task_id}, which {what}")

@@ -193,8 +193,8 @@ CUTS: dict[str, tuple[Any, ...]] = {
         "call.fenced = {} return 'same'",
     ),
     "a changed rule goes on behind the last slot": (
-        "go_on(call, rule, last)",
-        "rule.from = whole(rule.last)",
+        "go_on(call, rule, last)\n  flag_rule",
+        "rule.from = whole(rule.last) flag_rule",
     ),
     "a resumed rule goes on behind the last slot": (
         "go_on(call, rule)\n      flag_rule",
@@ -209,8 +209,8 @@ CUTS: dict[str, tuple[Any, ...]] = {
         "redis.call('ZADD', keys.rules_next, whole(call.now), called)",
     ),
     "a rule that is loaded takes the place of the one that is there": (
-        "(given.last), since(call, rule))",
-        "(given.last), since(call, rule)) rule.plan, rule.digest = given.plan, given.digest",
+        "(given.last), since(call, rule)))\n",
+        "(given.last), since(call, rule))) rule.plan, rule.digest = given.plan, given.digest\n",
     ),
     "a rule is loaded again though it is the same": (
         "if rule.since == given.since then return 'same' end",
