@@ -150,11 +150,13 @@ def test_of_the_runs_of_each_second_at_most_one_goes_after_half_a_minute_without
     runs = [Run(due, due, entry) for due, entry in zip(dues, entries, strict=True)]
     assert store.fire(shard, found, dues[-1], runs) == ["done"] * 25
 
+    begun = delayq.counts().now_ms
     write(delayq)
     delayq.hand_over()
+    come = delayq.counts().now_ms // 1000 - begun // 1000  # slots, meanwhile
 
     events = [event.what for event in delayq.history(200)]
-    assert events.count("handed_over") in ([1] if missed == "one" else [0, 1])
+    assert (missed == "one") <= events.count("handed_over") <= 1 + come
     assert events.count("skipped") >= 24
 
 
