@@ -27,7 +27,7 @@ class Checker:
             env={**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
             capture_output=True,
             text=True,
-            timeout=80,
+            timeout=220,
             check=False,
         )
         assert ran.returncode in (0, 1), ran.stdout + ran.stderr

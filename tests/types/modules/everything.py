@@ -135,9 +135,15 @@ for task in delayq.tasks(queue="mail", task=bill, limit=10):
     print(task.headers, task.host, task.ignores_result, task.is_canvas, task.priority)
 
 # Recurring tasks.
-# without stubs: reportArgumentType
 rule = delayq.every(
-    "report", bill.s(42), timedelta(hours=1), tz="UTC", missed="one", jitter=5, declared=False
+    "report",
+    # without stubs: reportArgumentType
+    bill.s(42),
+    timedelta(hours=1),
+    tz="UTC",
+    missed="one",
+    jitter=5,
+    declared=False,
 )
 print(rule.name, rule.schedule, rule.tz, rule.task, rule.tags, rule.missed, rule.jitter)
 print(rule.is_paused, rule.next, rule.last, rule.revision, rule.version, rule.source, rule.trouble)
