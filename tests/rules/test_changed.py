@@ -127,15 +127,15 @@ def test_a_process_that_finishes_a_move_late_brings_no_removed_rule_back(
     monkeypatch.undo()
     shard = delayq.services.entries.shards[here]
     [row] = store.named(shard, [b"r"])
-    cancel = store.cancel
+    withdraw = store.withdraw
 
     def late(*arguments, **options):
         monkeypatch.undo()
         write(delayq)  # another process finishes it
         delayq.rule("r").remove()
-        return cancel(*arguments, **options)
+        return withdraw(*arguments, **options)
 
-    monkeypatch.setattr(store, "cancel", late)
+    monkeypatch.setattr(store, "withdraw", late)
     store.clear(delayq.services, shard, row)
     assert rows() == []
 
