@@ -95,7 +95,9 @@ class Recurring:
         self._cleared.add(task_id)
         if run is not None and rule is not None and task_id not in self._touched:
             is_last = run.revision == rule.revision and run.slot_ms == rule.last_ms
-            is_missed = run.slot_ms + rule.every_ms + rule.offset_ms <= now_ms
+            # By the clock as its writer read it, which may have been set back since.
+            latest_ms = max(now_ms, self._latest_ms)
+            is_missed = run.slot_ms + rule.every_ms + rule.offset_ms <= latest_ms
             if rule.key and rule.most == 1 and is_last and is_missed:
                 return
         if not is_old or task_id in self._touched:
