@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from celery_delayq.core.store import registration
 from tests.support import parallel, same_draws
 from tests.support.apps import celery_state_kept, new_app
 from tests.support.durations import Recorder
 from tests.support.garbage import no_collector
+from tests.support.limits import Limits
 from tests.support.missing import missing
 from tests.support.rabbit_server import RabbitServer
 from tests.support.redis_programs import absent, redis_binaries
@@ -84,10 +84,16 @@ def pytest_xdist_make_scheduler(config, log):
     return parallel.Grouping(config, log, config.stash[GROUPS])
 
 
+@pytest.fixture
+def limits(monkeypatch):
+    """Set limits of the package until the test ends: ``limits(selection_chunk=2)``."""
+    return Limits(monkeypatch.setattr)
+
+
 @pytest.fixture(autouse=True)
-def not_warned_of_silence(monkeypatch):
+def not_warned_of_silence(limits):
     """Switch off the warning of missing scanners: most tests schedule without one."""
-    monkeypatch.setattr(registration, "SILENT_MS", math.inf)
+    limits(silent_ms=math.inf)
 
 
 @pytest.fixture(scope="session")

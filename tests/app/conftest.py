@@ -8,9 +8,8 @@ from celery import Celery
 from celery.signals import import_modules
 
 from celery_delayq import DelayQ, signals
-from celery_delayq.core import clock, services
+from celery_delayq.core import clock
 from celery_delayq.core.scheduling.request import Request
-from celery_delayq.core.servers import endpoint
 from tests.app.bulk import plain_task
 from tests.app.network import QUICK, Listener, ReplySwallower
 from tests.support.apps import let_go_of_results
@@ -35,14 +34,13 @@ def url(redis, redis_server):
 
 
 @pytest.fixture
-def delayq_app(make_app, monkeypatch):
+def delayq_app(make_app, limits):
     """Make an app with DelayQ: ``delayq_app(broker, backend, delayq_prefix="x")``."""
     made = []
     # A process that is starved for seconds still gets its answers.
     with contextlib.suppress(ImportError):  # the core's tests run without it
-        monkeypatch.setattr("celery_delayq.contrib.store_query.ANSWER_WITHIN", PATIENCE)
-    monkeypatch.setattr(endpoint, "TIMEOUT", PATIENCE)
-    monkeypatch.setattr(services, "REACH", PATIENCE)
+        limits(query_answer_s=PATIENCE)
+    limits(answer_s=PATIENCE, reach_s=PATIENCE)
 
     def make(broker=None, backend=None, **conf):
         app = make_app(broker, backend, **{"delayq_timeout": PATIENCE, **conf})

@@ -5,7 +5,6 @@ from kombu.exceptions import OperationalError
 
 from celery_delayq.core import clock
 from celery_delayq.errors import StoreFull
-from celery_delayq.operations import bulk
 from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.shards import total
@@ -13,9 +12,9 @@ from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
-def small_slices(monkeypatch):
+def small_slices(limits):
     """Slices of five, so that each is one packet of the network."""
-    monkeypatch.setattr(bulk, "SLICE", 5)
+    limits(bulk_slice=5)
 
 
 def slices(*names):

@@ -27,18 +27,16 @@ OWN = ("timestamp", "clock", "local_received", "utcoffset", "pid")
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch):
+def patient(limits):
     """Neither a broker that is starved for seconds is away, nor is a connection idle by then."""
-    monkeypatch.setattr(sending, "TIMEOUT", PATIENCE)
-    monkeypatch.setattr(sending, "IDLE", 3600.0)
+    limits(events_answer_s=PATIENCE, events_idle_s=3600.0)
 
 
 @pytest.fixture
-def impatient(monkeypatch):
+def impatient(limits):
     """Until it is called, a broker that hangs is soon away: ``impatient()``."""
-    with monkeypatch.context() as patch:
-        patch.setattr(sending, "TIMEOUT", 1.0)
-        yield patch.undo
+    with limits.within(events_answer_s=1.0) as undo:
+        yield undo
 
 
 @pytest.fixture
@@ -301,7 +299,7 @@ def test_events_go_again_when_the_broker_is_back(behind, proxy, fault, impatient
 
 
 def test_a_process_keeps_its_connections_until_they_were_idle_for_too_long(
-    behind, proxy, monkeypatch
+    behind, proxy, monkeypatch, limits
 ):
     connected = mock.Mock(wraps=sending.connect)
     monkeypatch.setattr(sending, "connect", connected)
@@ -316,7 +314,7 @@ def test_a_process_keeps_its_connections_until_they_were_idle_for_too_long(
 
     with Redis(port=proxy.target) as broker:
         before = len(broker.client_list())
-        monkeypatch.setattr(sending, "IDLE", 0.0)
+        limits(events_idle_s=0.0)
         behind.send_task("t", delayq_at=FAR)
         assert connected.call_count == 3
         # The proxy closes its own end of the old one a moment later.

@@ -10,7 +10,6 @@ from celery.worker import state
 from kombu import Exchange, Queue
 from kombu.common import QoS
 
-from celery_delayq.contrib.adoption import batches
 from celery_delayq.core import clock
 from celery_delayq.errors import StoreFull, StoreUnavailable
 from tests.app import test_adoption
@@ -329,9 +328,9 @@ def test_while_the_store_is_away_messages_are_left_to_celery(
 
 
 def test_a_message_that_may_be_stored_is_neither_run_nor_acknowledged_before_an_answer(
-    stranger, consumer, adopting, monkeypatch
+    stranger, consumer, adopting, monkeypatch, limits
 ):
-    monkeypatch.setattr(batches, "ASK_AGAIN", 0.05)
+    limits(adoption_again_s=0.05)
     kind, asked = type(adopting.delayq.services.entries), []
     schedule = kind.schedule
 

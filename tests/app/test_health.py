@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.clock import from_ms
-from celery_delayq.core.servers import endpoint
 from celery_delayq.core.store import Counts, Pause
 from celery_delayq.errors import InvalidOption, InvalidSetting
 from celery_delayq.operations import health
@@ -163,8 +162,8 @@ def test_a_store_that_is_away_is_a_sentence_with_its_address(delayq_app):
     assert "refused" in sentence
 
 
-def test_a_store_that_hangs_is_a_sentence_within_delayq_timeout(delayq_app, monkeypatch):
-    monkeypatch.setattr(endpoint, "TIMEOUT", 2 * PATIENCE)
+def test_a_store_that_hangs_is_a_sentence_within_delayq_timeout(delayq_app, limits):
+    limits(answer_s=2 * PATIENCE)
     with socket.create_server(("127.0.0.1", 0)) as hanging:  # it takes connections, and is silent
         url = f"redis://127.0.0.1:{hanging.getsockname()[1]}/0"
         delayq = delayq_app(url, delayq_timeout=0.3).delayq

@@ -63,8 +63,8 @@ def test_it_begins_anew_after_it_has_stopped(reporter, sent):
     assert sent == [[("a", "k", "1.2", 5000, 0)]] * 2
 
 
-def test_a_shard_that_is_away_holds_up_the_words_of_no_other(reporter, sent, away, monkeypatch):
-    monkeypatch.setattr(reporting, "AGAIN", 0.01)
+def test_a_shard_that_is_away_holds_up_the_words_of_no_other(reporter, sent, away, limits):
+    limits(held_again_s=0.01)
     a, b = (next(k for k in "abcdefgh" if shard_of(k, 2) == shard) for shard in (0, 1))
     away.add(a)
     for key in (a, b, a):
@@ -107,9 +107,9 @@ LEASED = ("a", "k", "1.2", 600_000, 1)
 
 
 @pytest.fixture
-def soon(monkeypatch):
+def soon(limits):
     """Words are due again at once."""
-    monkeypatch.setattr(reporting, "RENEW", 0.01)
+    limits(held_renew_s=0.01)
 
 
 @pytest.mark.usefixtures("soon")
@@ -137,9 +137,9 @@ def test_a_retry_of_it_holds_it_without_a_lease(reporter, sent):
 
 
 def test_no_lease_outlasts_the_time_for_which_it_is_held_at_the_longest(
-    reporter, sent, monkeypatch, soon
+    reporter, sent, limits, soon
 ):
-    monkeypatch.setattr(reporting, "LEASE", 0.3)
+    limits(held_lease_s=0.3)
     reporter.runs(HOLD._replace(ms=500))
     eventually(lambda: reporter._leased == {})
     reporter.stop()

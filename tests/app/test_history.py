@@ -7,7 +7,6 @@ import pytest
 
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.core.tasks import selection as selections
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.support.shards import each, keys_of, total, with_one_shard
@@ -211,8 +210,8 @@ def test_changes_of_many_have_a_bound_of_their_own(app, delayq):
     assert told(delayq) == [("rescheduled", "")] * 5 + [("scheduled", "a0")]
 
 
-def test_changes_that_take_turns_have_an_event_each(app, delayq, monkeypatch):
-    monkeypatch.setattr(selections, "CHUNK", 2)
+def test_changes_that_take_turns_have_an_event_each(app, delayq, limits):
+    limits(selection_chunk=2)
     tagged(app, 9)
     other = delayq.select(tag="x")
 

@@ -9,7 +9,7 @@ from celery.worker import state as worker_state
 from celery.worker.control import Panel, query_task, scheduled
 from celery.worker.request import Request
 
-from celery_delayq.contrib.control import inspecting, revoking
+from celery_delayq.contrib.control import revoking
 from celery_delayq.core.clock import from_ms
 from tests.app.support import FAR, LONG_AGO
 
@@ -76,16 +76,16 @@ def test_waiting_tasks_follow_those_that_the_worker_holds_in_the_same_form(
     assert held == own
 
 
-def test_the_next_ones_are_shown_and_no_more_than_fit_an_answer(app, shown, monkeypatch):
-    monkeypatch.setattr(inspecting, "SHOWN", 2)
+def test_the_next_ones_are_shown_and_no_more_than_fit_an_answer(app, shown, limits):
+    limits(inspect_shown=2)
     for days in (3, 1, 2):
         app.send_task("add", task_id=f"in {days}", delayq_at=FAR + days)
 
     assert [one["request"]["id"] for one in shown()] == ["in 1", "in 2"]
 
 
-def test_large_messages_end_an_answer_early(app, shown, monkeypatch):
-    monkeypatch.setattr(inspecting, "SHOWN_BYTES", 10_000)
+def test_large_messages_end_an_answer_early(app, shown, limits):
+    limits(inspect_bytes=10_000)
     for number in range(5):
         app.send_task("add", ("x" * 4_000,), delayq_at=FAR + number)
 

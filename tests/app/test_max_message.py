@@ -104,9 +104,8 @@ def test_an_item_of_a_bulk_that_is_larger_is_refused_alone(remind, delayq, large
     assert delayq.counts().scheduled == bulk.scheduled == 5
 
 
-def test_an_item_that_is_filled_in_is_looked_at_too(app, delayq, monkeypatch):
-    monkeypatch.setattr("celery_delayq.operations.prepared.LARGE", 10 * MOST)
-    monkeypatch.setattr("celery_delayq.core.message.outgoing.LARGE", 10 * MOST)
+def test_an_item_that_is_filled_in_is_looked_at_too(app, delayq, limits):
+    limits(large_edit_bytes=10 * MOST, large_message_bytes=10 * MOST)
     test_an_item_of_a_bulk_that_is_larger_is_refused_alone(plain_task(app), delayq, 5)
 
 

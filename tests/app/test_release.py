@@ -32,8 +32,8 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture(autouse=True)
-def small_steps(monkeypatch):
-    monkeypatch.setattr("celery_delayq.operations.selection.STEP", 7)
+def small_steps(limits):
+    limits(release_step=7)
 
 
 @pytest.fixture

@@ -172,9 +172,9 @@ def test_a_worker_remembers_what_it_never_heard_of_and_what_was_handed_over(
     assert {*worker_state.revoked} == {"gone", "never"}
 
 
-def test_a_worker_remembers_what_was_cancelled_long_ago(app, add, panel, monkeypatch):
+def test_a_worker_remembers_what_was_cancelled_long_ago(app, add, panel, limits):
     # Another message may have been sent with its id since.
-    monkeypatch.setattr(revoking, "LATELY_MS", 0)
+    limits(revoke_lately_ms=0)
     add.s(1).set(task_id="a").delay_until(FAR).cancel()
 
     panel("a")

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from celery_delayq import State
-from celery_delayq.core.store import changes, selection_scan
+from celery_delayq.core.store import changes
 from celery_delayq.errors import InvalidDueTime, InvalidOption, StoreDiffers, StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, Killed, claim, lists
 
@@ -25,11 +25,9 @@ ORDER = [f"t{number:02}" for number in range(30)]
 
 
 @pytest.fixture(autouse=True)
-def small_steps(monkeypatch):
+def small_steps(limits):
     """Steps so small that a few tasks need several of them."""
-    monkeypatch.setattr(selection_scan, "PAGE", 7)
-    monkeypatch.setattr(selection_scan, "MOST", 8)
-    monkeypatch.setattr("celery_delayq.core.tasks.selection.CHUNK", 3)
+    limits(selection_page=7, selection_page_most=8, selection_chunk=3)
 
 
 @pytest.fixture
@@ -222,10 +220,10 @@ def test_a_failure_in_the_middle_tells_what_was_done(fill, select, monkeypatch):
 @two_ways
 @pytest.mark.parametrize(("steps", "part_bytes"), [(1, 0), (2, 1000), (7, 1000)])
 def test_a_killed_change_goes_on_from_the_cursor_that_progress_stored(
-    fill, select, monkeypatch, steps, part_bytes
+    fill, select, limits, steps, part_bytes
 ):
     if part_bytes:  # so that a step is more than one call
-        monkeypatch.setattr(changes, "MAX_BYTES", part_bytes)
+        limits(change_bytes=part_bytes)
     fill()
     selection, stored = select(), []
 

@@ -3,7 +3,6 @@
 import pytest
 
 from celery_delayq import State
-from celery_delayq.core.store import listing, selection_scan
 from celery_delayq.core.tasks.filters import MOST
 from celery_delayq.errors import InvalidDueTime, InvalidOption
 from tests.app.support import FAR, LONG_AGO, claim, settle
@@ -43,10 +42,8 @@ SEVERAL = [
 
 
 @pytest.mark.parametrize(("filters", "fits"), SEVERAL)
-def test_any_of_the_values_is_enough_and_each_filter_holds(
-    some, delayq, monkeypatch, filters, fits
-):
-    monkeypatch.setattr(selection_scan, "PAGE", 3)
+def test_any_of_the_values_is_enough_and_each_filter_holds(some, delayq, limits, filters, fits):
+    limits(selection_page=3)
     expected = [number for number in range(12) if fits(number)]
     listed = [f"t{one}" for one in expected]
 
@@ -60,8 +57,8 @@ def test_any_of_the_values_is_enough_and_each_filter_holds(
 
 
 @with_one_shard
-def test_of_several_tags_each_task_is_met_once_in_the_order_of_scheduling(app, delayq, monkeypatch):
-    monkeypatch.setattr(selection_scan, "PAGE", 2)
+def test_of_several_tags_each_task_is_met_once_in_the_order_of_scheduling(app, delayq, limits):
+    limits(selection_page=2)
     for number in range(9):
         tags = [f"x{number % 2}", f"x{number % 3}"]
         app.send_task("t", task_id=f"t{number}", delayq_at=FAR - number, delayq_tags=tags)
@@ -112,8 +109,8 @@ BOUNDED = [
 
 @pytest.mark.parametrize("by", BOUNDED, ids=repr)
 @pytest.mark.parametrize("limit", [0, 1, 5, 12, 10**20])
-def test_a_limit_is_the_most_that_a_selection_has(some, delayq, monkeypatch, by, limit):
-    monkeypatch.setattr(selection_scan, "PAGE", 2)
+def test_a_limit_is_the_most_that_a_selection_has(some, delayq, limits, by, limit):
+    limits(selection_page=2)
     first = [one.id for one in delayq.select(**by)][: min(limit, 12)]
     selection = delayq.select(**by, limit=limit)
 
@@ -188,8 +185,8 @@ def test_the_direction_of_a_list_is_true_or_false(delayq, given):
         delayq.tasks(newest_first=given)
 
 
-def test_a_tag_of_too_many_is_an_error_that_names_select(some, delayq, monkeypatch):
-    monkeypatch.setattr(listing, "MOST", 11)
+def test_a_tag_of_too_many_is_an_error_that_names_select(some, delayq, limits):
+    limits(list_most=11)
     with pytest.raises(
         InvalidOption, match=r"tag is 'all'; expected a tag of at most .*use select"
     ):

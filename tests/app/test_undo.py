@@ -7,8 +7,6 @@ from celery import chord, group
 from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, signals
-from celery_delayq.contrib.undo import undoing
-from celery_delayq.core.tasks import selection as selections
 from celery_delayq.errors import InvalidOption, NotUndone
 from tests.app.support import FAR, LONG_AGO, claim, fall_due_after_cancel, lease_out
 from tests.support.shards import each, total
@@ -222,10 +220,10 @@ def test_a_task_that_does_not_come_back_is_refused_with_its_reason(many, add, de
 
 
 def test_tasks_whose_undo_is_no_longer_kept_are_counted_and_the_result_is_false(
-    app, many, delayq, monkeypatch
+    app, many, delayq, limits
 ):
     app.conf.delayq_undo = (3600, 20)
-    monkeypatch.setattr(selections, "CHUNK", 20)
+    limits(selection_chunk=20)
     count = delayq.select(tag="x").cancel()
     kept = len([*delayq.undoable()])
     assert (count, kept < 120) == (120, True)
@@ -264,8 +262,8 @@ def stop(_count):
     raise KeyboardInterrupt
 
 
-def test_a_bulk_goes_on_after_an_interruption(many, delayq, monkeypatch):
-    monkeypatch.setattr(undoing, "CHUNK", 10)
+def test_a_bulk_goes_on_after_an_interruption(many, delayq, limits):
+    limits(undo_chunk=10)
     count = delayq.select(tag="x").cancel()
 
     with pytest.raises(KeyboardInterrupt):
@@ -275,8 +273,8 @@ def test_a_bulk_goes_on_after_an_interruption(many, delayq, monkeypatch):
     assert delayq.counts().scheduled == 120
 
 
-def test_a_selection_that_goes_on_has_one_name_if_it_is_given_that(many, delayq, monkeypatch):
-    monkeypatch.setattr(selections, "CHUNK", 10)
+def test_a_selection_that_goes_on_has_one_name_if_it_is_given_that(many, delayq, limits):
+    limits(selection_chunk=10)
     selection = delayq.select(tag="x")
     with pytest.raises(KeyboardInterrupt):
         selection.cancel(progress=stop)

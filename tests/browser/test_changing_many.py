@@ -149,8 +149,8 @@ def test_the_history_leads_to_a_task(app, site, look, scheduled, javascript):
 
 
 @either_way
-def test_all_tasks_are_counted_queue_by_queue(site, look, many, javascript, monkeypatch):
-    monkeypatch.setattr("celery_delayq.contrib.web.others.SECOND", 0)  # each step counts one queue
+def test_all_tasks_are_counted_queue_by_queue(site, look, many, javascript, limits):
+    limits(web_others_s=0)  # each step counts one queue
     page = look(site, "/queues", javascript=javascript)
     if not javascript:
         to_the_end(page, page.get_by_role("link", name="Count on"))
@@ -187,8 +187,8 @@ def test_the_overview_loads_anew_by_itself_until_it_is_stopped(site, look, sched
     assert requests == []
 
 
-def test_a_page_comes_back_with_redis(delayq_app, start_redis, serve, look, monkeypatch):
-    monkeypatch.setattr("celery_delayq.contrib.web.app.AGAIN", 1)
+def test_a_page_comes_back_with_redis(delayq_app, start_redis, serve, look, limits):
+    limits(web_again_s=1)
     redis = start_redis()
     app = delayq_app(redis.url())
     redis.stop()

@@ -12,8 +12,6 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from celery_delayq.core.handover import link
-from celery_delayq.operations import workers
 from tests.app.conftest import delayq_app, redis, redis_client, url
 from tests.support.waiting import PATIENCE
 
@@ -23,9 +21,9 @@ MODULE = "proj"  # as in the texts
 
 
 @pytest.fixture(autouse=True)
-def no_workers(monkeypatch):
+def no_workers(limits):
     """No worker runs in these tests, so do not wait a second for answers."""
-    monkeypatch.setattr(workers, "WAIT", 0.05)
+    limits(workers_answer_s=0.05)
 
 
 @pytest.fixture
@@ -161,14 +159,9 @@ def sigint():
 
 
 @pytest.fixture
-def patient_doctor(monkeypatch):
+def patient_doctor(limits):
     """To the doctor, a broker that is starved for seconds still answers."""
-    # It belongs to a leaf, and tests of the core run without it.
-    from celery_delayq.contrib.care import doctor_broker
-
-    for name in ("TIMEOUT", "CONNECT_TIMEOUT"):
-        monkeypatch.setattr(doctor_broker, name, PATIENCE)
-    monkeypatch.setattr(link, "CONNECT_TIMEOUT", PATIENCE)
+    limits(doctor_connect_s=PATIENCE, doctor_answer_s=PATIENCE, broker_connect_s=PATIENCE)
 
 
 @pytest.fixture

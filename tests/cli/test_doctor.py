@@ -33,9 +33,9 @@ KEPT = ("--appendonly", "yes")
 
 
 @pytest.fixture
-def well(start_redis, delayq_app, monkeypatch):
+def well(start_redis, delayq_app, limits):
     """An app whose store's Redis is set up as it should be."""
-    monkeypatch.setattr(doctor, "SLOW_MS", math.inf)  # a busy machine is slow
+    limits(doctor_slow_ms=math.inf)  # a busy machine is slow
     return delayq_app(start_redis(*KEPT).url())
 
 

@@ -42,8 +42,8 @@ def test_a_task_that_was_purged_is_named_with_the_way_out(app, held, heard, redi
     assert look(app) == [(WARNING, found, "if it does not run: celery -A proj delayq free k")]
 
 
-def test_further_keys_are_counted_after_some(app, heard, redis, monkeypatch):
-    monkeypatch.setattr(doctor_keys, "NAMED", 1)
+def test_further_keys_are_counted_after_some(app, heard, redis, limits):
+    limits(doctor_keys=1)
     for key in "abc":
         app.delayq.schedule(app.signature("t"), after=0, key=key, unique_until="finished")
     app.delayq.hand_over()

@@ -7,10 +7,7 @@ import sys
 
 import pytest
 
-from celery_delayq.contrib.care import loading
 from celery_delayq.core.store import Entries, changes, loads
-from celery_delayq.core.tasks import selection
-from celery_delayq.operations import selection as rewriting
 from celery_delayq.operations.releasing import Release
 from tests.app.support import FAR, settle
 from tests.cli.shop import shop
@@ -21,10 +18,9 @@ GOES = "a scanner sends released tasks"
 
 
 @pytest.fixture
-def many(app, monkeypatch):
+def many(app, limits):
     """Ten of them, and steps of two."""
-    monkeypatch.setattr(selection, "CHUNK", 2)
-    monkeypatch.setattr(rewriting, "STEP", 2)
+    limits(selection_chunk=2, release_step=2)
     for number in range(10):
         app.send_task("t", task_id=f"task-{number}", delayq_at=FAR + number)
 
@@ -74,8 +70,8 @@ def test_it_ends_and_says_how_many(app, run, ctrl_c, *, line, owner, step, said)
     ("command", "step", "said"),
     [("retry", "reschedule", "2 tasks due now"), ("remove", "cancel", "2 tasks removed")],
 )
-def test_so_it_does_with_dead_ones(app, run, monkeypatch, ctrl_c, *, command, step, said):
-    monkeypatch.setattr(selection, "CHUNK", 2)
+def test_so_it_does_with_dead_ones(app, run, limits, ctrl_c, *, command, step, said):
+    limits(selection_chunk=2)
     for _ in range(6):
         app.send_task("t", exchange="x", routing_key="x", delayq_at=0)
     settle(app.delayq, "dead")
@@ -123,9 +119,9 @@ def test_a_real_process_that_waits_for_input_ends_at_once(app, url, tmp_path):
 
 
 @pytest.mark.usefixtures("many")
-def test_a_dump_that_is_loaded_can_be_loaded_again(app, delayq_app, url, run, monkeypatch, ctrl_c):  # noqa: PLR0917
+def test_a_dump_that_is_loaded_can_be_loaded_again(app, delayq_app, url, run, limits, ctrl_c):  # noqa: PLR0917
     other = delayq_app(url, delayq_prefix="other")
-    monkeypatch.setattr(loading, "SLICE", 2)
+    limits(load_slice=2)
     dumped = run("dump").stdout
     ctrl_c(loads, "load")
 

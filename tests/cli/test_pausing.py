@@ -2,7 +2,6 @@
 
 import pytest
 
-from celery_delayq.operations.cli import unknown
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import MODULE
 
@@ -32,8 +31,8 @@ def test_a_name_with_a_waiting_task_has_no_note(app, run, what, name):
     assert run("pause", f"--{what}", name).output == f"{what} {name} is paused\n"
 
 
-def test_a_large_store_is_not_looked_through_for_a_note(app, run, monkeypatch):
-    monkeypatch.setattr(unknown, "MOST", 1)
+def test_a_large_store_is_not_looked_through_for_a_note(app, run, limits):
+    limits(unknown_shown=1)
     app.send_task("t", task_id="other", delayq_at=FAR)
     assert run("pause", "--queue", "mial").stderr == NO_QUEUE
     app.send_task("t", task_id="another", delayq_at=FAR)

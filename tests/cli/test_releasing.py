@@ -5,8 +5,6 @@ import json
 import pytest
 from celery import chain
 
-from celery_delayq.operations import selection as rewriting
-from celery_delayq.operations.cli import command_release
 from tests.app.support import (
     FAR,
     LONG_AGO,
@@ -117,9 +115,8 @@ def test_while_the_broker_is_away_it_is_said_again_later(delayq_app, url, refuse
         assert line.endswith("; a scanner sends them, or run this command again")
 
 
-def test_it_says_how_far_it_has_come(app, said, monkeypatch, tasks):
-    monkeypatch.setattr(command_release, "TELL_EVERY", 0.0)
-    monkeypatch.setattr(rewriting, "STEP", 2)
+def test_it_says_how_far_it_has_come(app, said, limits, tasks):
+    limits(release_tells_s=0.0, release_step=2)
     assert said("release", "--all", "--yes") == [
         "2 tasks released so far",
         "3 tasks released so far",

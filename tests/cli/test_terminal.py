@@ -10,7 +10,7 @@ import pytest
 from celery.bin.celery import celery
 
 from celery_delayq.core.store import changes
-from celery_delayq.operations.cli import delayq, progress, screen
+from celery_delayq.operations.cli import delayq, screen
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
@@ -22,9 +22,9 @@ COLOUR = "\x1b["
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch):
+def patient(limits):
     """Show no progress, however long a command takes on a busy machine."""
-    monkeypatch.setattr(progress, "PATIENCE", float("inf"))
+    limits(progress_s=float("inf"))
 
 
 @pytest.fixture
@@ -147,9 +147,9 @@ def test_ctrl_c_leaves_a_whole_terminal_and_says_how_far_it_came(impatient, term
 
 
 @pytest.fixture
-def impatient(app, tasks, monkeypatch):
+def impatient(app, tasks, limits):
     """Show progress at once."""
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    limits(progress_s=0.0)
 
 
 def test_a_quick_command_shows_no_progress(app, tasks, terminal):

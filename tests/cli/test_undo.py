@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from celery_delayq.core.tasks import selection as selections
 from tests.app.support import FAR, fall_due_after_cancel
 from tests.support.shards import with_one_shard
 
@@ -39,11 +38,9 @@ def test_a_cancel_of_many_says_how_to_undo_it_and_that_brings_them_back(app, sai
 
 
 @with_one_shard
-def test_of_a_cancel_of_many_the_line_says_how_many_can_be_brought_back(
-    app, said, refused, monkeypatch
-):
+def test_of_a_cancel_of_many_the_line_says_how_many_can_be_brought_back(app, said, refused, limits):
     app.conf.delayq_undo = (3600, 2)
-    monkeypatch.setattr(selections, "CHUNK", 2)
+    limits(selection_chunk=2)
     done, line = said("cancel", "--tag", "x", "--yes")
     kept = len([*app.delayq.undoable()])
     assert 0 < kept < 10

@@ -20,22 +20,21 @@ HURRIED = (slots.TRY, moving.PATIENCE)
 CALM_MS = 60_000
 
 
-def wait_for_nodes(monkeypatch, seconds, patience):
+def wait_for_nodes(limits, seconds, patience):
     """Set how long a node may take to name owners, and a call before it asks who the owner is."""
-    monkeypatch.setattr(slots, "TRY", seconds)
-    monkeypatch.setattr(moving, "PATIENCE", patience)
+    limits(slots_try_s=seconds, moving_s=patience)
 
 
 @pytest.fixture(autouse=True)
-def unhurried(monkeypatch):
+def unhurried(limits):
     """A node may take as long as it does on a busy machine, and gets no second question."""
-    wait_for_nodes(monkeypatch, TIMEOUT, TIMEOUT)
+    wait_for_nodes(limits, TIMEOUT, TIMEOUT)
 
 
 @pytest.fixture
-def hurried(monkeypatch):
+def hurried(limits):
     """For a test with a silent node: the package's own times."""
-    return lambda: wait_for_nodes(monkeypatch, *HURRIED)
+    return lambda: wait_for_nodes(limits, *HURRIED)
 
 
 def calm(cluster):

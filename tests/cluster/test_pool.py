@@ -80,11 +80,11 @@ def test_an_answer_of_moved_closes_no_connection_that_other_shards_can_use(pools
     assert take(here) is link
 
 
-def test_a_connection_to_another_node_does_not_stay_idle_for_ever(pools, monkeypatch):
+def test_a_connection_to_another_node_does_not_stay_idle_for_ever(pools, limits):
     here, there = pools
     link = take(here)
     here.give(link)
-    monkeypatch.setattr("celery_delayq.core.servers.pool.IDLE", 0.0)
+    limits(idle_store_s=0.0)
 
     take(there)
 

@@ -228,9 +228,9 @@ def test_a_slot_that_has_moved_is_followed_and_the_others_stay(house, cluster):
 
 
 def test_while_a_slot_is_being_moved_the_other_shards_go_on(
-    cluster, make_house, monkeypatch, ends_when_refused
+    cluster, make_house, limits, ends_when_refused
 ):
-    monkeypatch.setattr("celery_delayq.core.services.REACH", 1.0)
+    limits(reach_s=1.0)
     house = make_house(cluster.url(), delayq_shards=SHARDS)
     put_each(house)
     house.start().wait_for_first_scan(20)
@@ -255,9 +255,9 @@ def test_while_a_slot_is_being_moved_the_other_shards_go_on(
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
 def test_if_a_node_is_away_the_shards_of_the_others_go_on(
-    fragile, make_house, fault, monkeypatch, hurried
+    fragile, make_house, fault, limits, hurried
 ):
-    monkeypatch.setattr("celery_delayq.core.services.REACH", 1.0)
+    limits(reach_s=1.0)
     cluster = fragile(replica=3 * (fault == "kill"))
     # The scanner listens at this one, and processes meet there.
     node = cluster.owner
@@ -298,10 +298,8 @@ def test_if_a_node_is_away_the_shards_of_the_others_go_on(
     assert listed(house) == set(ids())
 
 
-def test_a_scanner_that_starts_meanwhile_serves_the_others(
-    fragile, make_house, monkeypatch, hurried
-):
-    monkeypatch.setattr("celery_delayq.core.services.REACH", 1.0)
+def test_a_scanner_that_starts_meanwhile_serves_the_others(fragile, make_house, limits, hurried):
+    limits(reach_s=1.0)
     cluster = fragile()
     node = cluster.others()[0]  # processes meet at another one
     house = make_house(cluster.url(), delayq_shards=SHARDS)

@@ -41,8 +41,8 @@ def test_no_character_of_an_id_stands_for_others(app, beginning):
     assert every_id(app, beginning) == [beginning]
 
 
-def test_a_search_goes_on_where_it_stopped(app, monkeypatch):
-    monkeypatch.setattr(finding, "_STEP", 10)
+def test_a_search_goes_on_where_it_stopped(app, limits):
+    limits(find_step=10)
     ids = [f"order-{number:04}" for number in range(700)]
     scheduled(app, *ids)
 

@@ -6,7 +6,6 @@ import threading
 import pytest
 import redis
 
-from celery_delayq.core.servers import endpoint
 from celery_delayq.errors import StoreFull, StoreUnavailable
 from tests.operations.table import each_operation, take_again
 from tests.support.waiting import PATIENCE, eventually
@@ -93,7 +92,7 @@ def test_while_somebody_keeps_redis_busy_it_is_unavailable(spoilt_server, on_spo
 
 @each_operation
 def test_taken_again_after_its_reply_was_lost_it_leaves_what_one_call_leaves(
-    spoilt_server, prepare_anew, operation, monkeypatch
+    spoilt_server, prepare_anew, operation, limits
 ):
     ready = prepare_anew()
     operation.take(ready)
@@ -108,10 +107,8 @@ def test_taken_again_after_its_reply_was_lost_it_leaves_what_one_call_leaves(
     ready.store.limit_calls(0.5)
     spoilt_server.pause()
     try:
-        with monkeypatch.context() as patch:
-            patch.setattr(endpoint, "TIMEOUT", 0.5)
-            with pytest.raises(StoreUnavailable):
-                operation.take(ready)
+        with limits.within(answer_s=0.5), pytest.raises(StoreUnavailable):
+            operation.take(ready)
     finally:
         spoilt_server.resume()
     ready.store.limit_calls(PATIENCE)

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from celery_delayq.contrib.care.inconsistencies import COUNTED
 from celery_delayq.contrib.care.repairing import repair
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import State, scanner_steps
+from celery_delayq.core.store import State
 from celery_delayq.core.store.record import NewRecord
 from celery_delayq.errors import AlreadyScheduled
 from tests.protocol.machine import (
@@ -282,9 +282,9 @@ def run(machine):
 
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)  # forty thousand steps; a few thousand find next to nothing
-def test_the_scripts_and_the_model_never_differ(redis_server, redis_url, store_on, monkeypatch):
+def test_the_scripts_and_the_model_never_differ(redis_server, redis_url, store_on, limits):
     store = store_on(redis_server)
-    monkeypatch.setattr(scanner_steps, "MAX_REFUSALS", MAX_REFUSALS)
+    limits(hand_over_refusals=MAX_REFUSALS)
     for _ in range(2):
         store.steps(batch_size=BATCH, lease=LEASE_MS / 1000)
     run(type("Driven", (Machine,), {"store": store}))

@@ -1,8 +1,6 @@
 import pytest
 from kombu import Queue
 
-from celery_delayq.core.handover import link, making
-from celery_delayq.core.servers import endpoint
 from tests.lab.faults.proxy import Proxy
 from tests.relay.house import House, new_name
 from tests.support.waiting import PATIENCE
@@ -11,16 +9,10 @@ LONG = 10 * PATIENCE
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch):
+def patient(limits):
     """A busy machine's slow server is not a lost one, and a connection does not age meanwhile."""
-    for module, name in (
-        (endpoint, "TIMEOUT"),
-        (making, "PUBLISH_TIMEOUT"),
-        (link, "CONNECT_TIMEOUT"),
-        (link, "REACH"),
-    ):
-        monkeypatch.setattr(module, name, PATIENCE)
-    monkeypatch.setattr(link, "IDLE", LONG)
+    limits(answer_s=PATIENCE, publish_s=PATIENCE, broker_idle_s=LONG)
+    limits(broker_connect_s=PATIENCE, broker_reach_s=PATIENCE)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from celery.utils import uuid
 from kombu import VERSION, Exchange, Queue
 from redis.connection import AbstractConnection
 
-from celery_delayq.core.handover import making
 from celery_delayq.core.store.record import FORM, NAME_BYTES
 from celery_delayq.errors import BrokerDown, UnreadableRecord
 from tests.app.support import comparable, lists
@@ -180,9 +179,9 @@ def test_the_error_counts_the_tasks_that_went_before_a_reply_was_lost(make_house
 
 
 def test_a_hung_redis_costs_one_time_out_and_not_one_per_queue(
-    make_house, start_redis, monkeypatch
+    make_house, start_redis, monkeypatch, limits
 ):
-    monkeypatch.setattr(making, "PUBLISH_TIMEOUT", 1.0)
+    limits(publish_s=1.0)
     server = start_redis()
     house = make_house(server.url())
     relay = house.relay()

@@ -60,9 +60,9 @@ def test_a_connection_that_the_broker_closed_while_idle_is_replaced(behind, prox
     assert behind.counts() == (0, 0, 0)
 
 
-def test_a_connection_idle_for_long_is_not_trusted(behind, proxy, monkeypatch):
+def test_a_connection_idle_for_long_is_not_trusted(behind, proxy, limits):
     """A link may be dead without an error; so after some seconds of silence a new one is opened."""
-    monkeypatch.setattr("celery_delayq.core.handover.link.IDLE", 0.0)
+    limits(broker_idle_s=0.0)
     relay = behind.relay()
     behind.due_now(task_id="a")
     relay.batch(lambda: False)

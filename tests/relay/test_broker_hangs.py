@@ -9,7 +9,6 @@ from kombu import Queue
 from celery_delayq import Outcome
 from celery_delayq.core import clock
 from celery_delayq.core.handover import confirms
-from celery_delayq.core.handover import link as handoff
 from celery_delayq.errors import BrokerDown
 from tests.support.waiting import PATIENCE, eventually
 
@@ -20,7 +19,7 @@ BOUND = LEASE * 0.8
 
 
 @pytest.fixture
-def hung(make_house, rabbitmq_server, proxy, monkeypatch):
+def hung(make_house, rabbitmq_server, proxy, limits):
     """A house with a live connection to a broker, which a test then stalls."""
     house = make_house(
         f"amqp://guest:guest@127.0.0.1:{proxy.port}//",
@@ -33,7 +32,7 @@ def hung(make_house, rabbitmq_server, proxy, monkeypatch):
     house.relay_all(house.warm)
     house.ids()
     # Not before: the connection that the test stalls has to come about.
-    monkeypatch.setattr(handoff, "CONNECT_TIMEOUT", 0.5)
+    limits(broker_connect_s=0.5)
     return house
 
 

@@ -14,10 +14,9 @@ pytestmark = pytest.mark.libraries
 
 
 @pytest.fixture
-def look(make_house, rabbitmq_server, monkeypatch):
+def look(make_house, rabbitmq_server, limits):
     """The doctor's findings about an app with these queues; a busy broker has time to answer."""
-    for name in ("TIMEOUT", "CONNECT_TIMEOUT"):
-        monkeypatch.setattr(doctor_broker, name, PATIENCE)
+    limits(doctor_connect_s=PATIENCE, doctor_answer_s=PATIENCE)
 
     def look(*queues, url=rabbitmq_server.url, **conf):
         house = make_house(url, rabbitmq_server.url, task_queues=queues, **conf)

@@ -46,8 +46,8 @@ def test_tasks_that_fall_due_while_scanners_run_leave_once_and_never_early(rabbi
 
 
 @pytest.mark.operations
-def test_each_task_arrives_once_with_batches_of_one(make_house, rabbitmq_server, monkeypatch):
-    monkeypatch.setattr("celery_delayq.core.handover.relay.BATCH", 1)
+def test_each_task_arrives_once_with_batches_of_one(make_house, rabbitmq_server, limits):
+    limits(relay_batch=1)
     house = make_house(rabbitmq_server.url)
     house.declare(Queue(house.queue))
     wanted = house.due_now_many(50)
@@ -56,9 +56,8 @@ def test_each_task_arrives_once_with_batches_of_one(make_house, rabbitmq_server,
 
 
 @pytest.mark.operations
-def test_a_stop_in_the_midst_gives_back_the_rest(rabbit, monkeypatch):
-    for name in ("FIRST_WINDOW", "WINDOW"):
-        monkeypatch.setattr(f"celery_delayq.core.handover.link.{name}", 10)
+def test_a_stop_in_the_midst_gives_back_the_rest(rabbit, monkeypatch, limits):
+    limits(first_window=10, window=10)
     wanted = rabbit.due_now_many(900)
     attempt, tried, stopping = OneByOne._attempt, [], threading.Event()
 
@@ -136,8 +135,8 @@ def test_a_lease_that_runs_out_in_a_window_ends_it_after_the_message_at_hand(
 
 
 @pytest.mark.operations
-def test_a_window_that_took_long_makes_the_next_one_half_as_large(make_house, monkeypatch):
-    monkeypatch.setattr("celery_delayq.core.handover.link.SLOW", -1.0)
+def test_a_window_that_took_long_makes_the_next_one_half_as_large(make_house, limits):
+    limits(broker_slow_s=-1.0)
     house = make_house("memory://")
     wanted = house.due_now_many(3)
     relay = house.relay()

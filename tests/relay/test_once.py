@@ -21,10 +21,9 @@ pytestmark = pytest.mark.libraries
 
 
 @pytest.fixture(autouse=True)
-def patient_query(monkeypatch):
+def patient_query(limits):
     """Let a busy store take its time, and do not ask a lost one again during a test."""
-    monkeypatch.setattr(store_query, "ANSWER_WITHIN", PATIENCE)
-    monkeypatch.setattr(store_query, "ASK_AGAIN", 10 * PATIENCE)
+    limits(query_answer_s=PATIENCE, query_again_s=10 * PATIENCE)
 
 
 class Receiver:
@@ -254,9 +253,9 @@ def store_proxy(house, two_copies, redis_server):
 
 
 @pytest.fixture(params=["refuse", "stall"])
-def store_is_away(request, store_proxy, monkeypatch):
+def store_is_away(request, store_proxy, limits):
     # If the store is down for the whole test, waiting for it is of no use.
-    monkeypatch.setattr(store_query, "ANSWER_WITHIN", 0.5)
+    limits(query_answer_s=0.5)
     getattr(store_proxy, request.param)()
 
 
@@ -275,9 +274,9 @@ def test_while_the_store_is_away_all_run_and_it_is_asked_once_in_a_while(
 
 
 def test_a_store_that_was_away_is_asked_again_after_a_while(
-    house, receiver, two_copies, store_proxy, monkeypatch
+    house, receiver, two_copies, store_proxy, limits
 ):
-    monkeypatch.setattr(store_query, "ASK_AGAIN", 0)
+    limits(query_again_s=0)
     store_proxy.refuse()
     send(house, receiver, *two_copies)
     assert receiver.ran == [1, 2]

@@ -2,8 +2,6 @@
 
 import pytest
 
-from celery_delayq.core.handover import link
-from celery_delayq.core.handover import relay as relaying
 from celery_delayq.errors import BrokerDown
 from tests.support.ports import free_port
 from tests.support.sentinels import NAME, SentinelServer
@@ -104,12 +102,8 @@ def test_only_tasks_for_a_list_without_the_right_to_it_wait(other_redis, caplog)
     assert other_redis.left("bad") == 10
 
 
-def test_a_task_waits_for_the_right_to_its_list_however_often_it_is_denied(
-    other_redis, monkeypatch
-):
-    monkeypatch.setattr(relaying, "MAX_REFUSALS", 2)
-    monkeypatch.setattr(relaying, "LONGEST_WAIT", 0.05)
-    monkeypatch.setattr(link, "DENIED_FOR", 0)
+def test_a_task_waits_for_the_right_to_its_list_however_often_it_is_denied(other_redis, limits):
+    limits(relay_refusals=2, relay_wait_s=0.05, broker_denied_s=0)
     other_redis.client.execute_command("ACL", "SETUSER", "default", "resetkeys", "~good")
     other_redis.due_now(task_id="a", queue="bad")
     other_redis.start()

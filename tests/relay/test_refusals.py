@@ -6,7 +6,7 @@ import pytest
 from kombu import Exchange, Queue
 
 from celery_delayq import State
-from celery_delayq.core.handover import link, relay
+from celery_delayq.core.handover import relay
 from celery_delayq.core.store.record import FORM
 from tests.relay.conftest import LONG
 from tests.relay.house import new_name
@@ -16,10 +16,9 @@ pytestmark = pytest.mark.libraries
 
 
 @pytest.fixture
-def impatient(monkeypatch):
+def impatient(limits):
     """Two attempts, almost without a wait between them."""
-    monkeypatch.setattr(relay, "MAX_REFUSALS", 2)
-    monkeypatch.setattr(relay, "LONGEST_WAIT", 0.05)
+    limits(relay_refusals=2, relay_wait_s=0.05)
 
 
 def missing_queue(house):
@@ -110,8 +109,8 @@ def test_many_refused_tasks_do_not_hold_up_a_good_one(rabbit, trouble):
     assert rabbit.take()[0].headers["id"] == "good"
 
 
-def test_a_refused_task_goes_once_the_trouble_is_gone(rabbit, impatient, monkeypatch):
-    monkeypatch.setattr(relay, "MAX_REFUSALS", 1000)
+def test_a_refused_task_goes_once_the_trouble_is_gone(rabbit, impatient, limits):
+    limits(relay_refusals=1000)
     exchange, name = Exchange(new_name("x"), "direct"), new_name()
     rabbit.declare(exchange)
     rabbit.due_now(task_id="late", exchange=exchange.name, routing_key="k")
@@ -203,10 +202,8 @@ def denied_to_declare(house):
 
 
 @pytest.mark.parametrize("denied", [denied_to_write, denied_to_declare])
-def test_a_task_waits_for_a_right_however_often_it_is_denied(
-    limited, denied, impatient, monkeypatch
-):
-    monkeypatch.setattr(link, "DENIED_FOR", 0)
+def test_a_task_waits_for_a_right_however_often_it_is_denied(limited, denied, impatient, limits):
+    limits(broker_denied_s=0)
     house, permit = limited
     queue, where = denied(house)
     house.due_now(task_id="foreign", **where)
@@ -222,8 +219,8 @@ def test_a_task_waits_for_a_right_however_often_it_is_denied(
     assert "delayq_redelivered" not in message.headers
 
 
-def test_a_refusal_is_counted_from_when_the_right_is_there(limited, impatient, monkeypatch):
-    monkeypatch.setattr(link, "DENIED_FOR", 0)
+def test_a_refusal_is_counted_from_when_the_right_is_there(limited, impatient, limits):
+    limits(broker_denied_s=0)
     house, permit = limited
     house.due_now(task_id="nobody's", exchange="amq.topic", routing_key=new_name())
     house.start()
@@ -235,8 +232,8 @@ def test_a_refusal_is_counted_from_when_the_right_is_there(limited, impatient, m
     assert "NO_ROUTE" in house.delayq.get("nobody's").reason
 
 
-def test_tasks_beside_denied_ones_flow_unmarked_while_the_right_is_missing(limited, monkeypatch):
-    monkeypatch.setattr(link, "DENIED_FOR", LONG)
+def test_tasks_beside_denied_ones_flow_unmarked_while_the_right_is_missing(limited, limits):
+    limits(broker_denied_s=LONG)
     house, _ = limited
     steps = house.relay()
     house.due_now(task_id="first", **FOREIGN)

@@ -8,7 +8,6 @@ from kombu.transport.redis import Channel
 from redis.exceptions import ResponseError
 
 from celery_delayq import Outcome
-from celery_delayq.core.handover import relay as relaying
 from celery_delayq.errors import BrokerDown
 from tests.relay.house import new_name
 
@@ -62,8 +61,8 @@ def test_each_copy_after_the_first_is_marked(several):
 
 
 @pytest.mark.parametrize(("limit", "counts"), [(8, (1, 0, 0)), (1, (0, 0, 1))])
-def test_cancelling_a_refused_or_dead_task_is_uncertain(several, monkeypatch, limit, counts):
-    monkeypatch.setattr(relaying, "MAX_REFUSALS", limit)
+def test_cancelling_a_refused_or_dead_task_is_uncertain(several, limits, limit, counts):
+    limits(relay_refusals=limit)
     house, where = several
     house.due_now(task_id="a", **where)
     house.relay_once()

@@ -1,7 +1,6 @@
 """With ``delayq_wait_replicas``, replicas have each step of a resharding before the next one."""
 
 import contextlib
-from unittest import mock
 
 import pytest
 
@@ -22,6 +21,7 @@ from celery_delayq.errors import StoreError
 from tests.app.support import FAR
 from tests.format.filling import app_of
 from tests.reshard.conftest import META, WRITING
+from tests.support.limits import Limits
 from tests.support.redis_programs import redis_binaries, version_of
 from tests.support.replicas import replicated
 from tests.support.waiting import eventually
@@ -50,7 +50,7 @@ def away(server):
     server.pause()
     try:
         # Only here: a busy machine's replica may need long to catch up.
-        with mock.patch.object(resharding, "CATCH_UP", 0.1):
+        with Limits().within(catch_up_s=0.1):
             yield
     finally:
         server.resume()

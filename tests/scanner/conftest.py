@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from celery_delayq.core import clock, services
-from celery_delayq.core.servers import endpoint
+from celery_delayq.core import clock
 from tests.scanner.fakes import World
 from tests.scanner.house import House
 from tests.support.waiting import PATIENCE
@@ -25,11 +24,10 @@ def world(monkeypatch):
 
 
 @pytest.fixture
-def house(make_app, redis_server, redis_url, monkeypatch):
+def house(make_app, redis_server, redis_url, limits):
     """Make an app on the suite's Redis; the test starts its scanners: ``house(safety=0.5)``."""
     # A busy machine's slow Redis is not a lost one.
-    monkeypatch.setattr(endpoint, "TIMEOUT", PATIENCE)
-    monkeypatch.setattr(services, "REACH", PATIENCE)
+    limits(answer_s=PATIENCE, reach_s=PATIENCE)
     made = []
 
     def build(url=redis_url, **conf):

@@ -4,7 +4,6 @@ import threading
 
 import pytest
 
-from celery_delayq.core.handover import outbox as outbox_module
 from celery_delayq.core.handover.outbox import Outbox
 from celery_delayq.core.store import Cancelled, Outcome
 from celery_delayq.errors import StoreUnavailable
@@ -49,8 +48,8 @@ def test_with_nothing_owed_nothing_is_settled():
 
 
 @pytest.fixture
-def at_once(monkeypatch):
-    monkeypatch.setattr(outbox_module, "INTERVAL", 0.001)
+def at_once(limits):
+    limits(outbox_s=0.001)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -6,7 +6,6 @@ import threading
 
 import pytest
 
-from celery_delayq.core.servers import endpoint
 from celery_delayq.core.store.scanner_steps import ScannerSteps
 from tests.lab.faults.proxy import Proxy
 from tests.support.shards import SHARDS, each
@@ -24,13 +23,13 @@ def proxy(redis_server, redis_url):
 
 
 @pytest.fixture
-def behind(house, proxy, monkeypatch):
+def behind(house, proxy, limits):
     """A house whose every connection goes through the proxy."""
     made = house(
         f"redis://127.0.0.1:{proxy.port}/0",
         delayq_safety_interval=0.5,
     )
-    monkeypatch.setattr(endpoint, "TIMEOUT", TIMEOUT)
+    limits(answer_s=TIMEOUT)
     return made
 
 
@@ -114,11 +113,11 @@ def test_a_half_open_link_is_survived(behind, proxy, fall_due):
 
 
 def test_after_a_link_that_died_without_a_word_a_scanner_is_told_of_tasks_again(
-    house, proxy, monkeypatch
+    house, proxy, limits
 ):
     """The subscription died with it: only a new one hears of a task that is due first."""
     made = house(f"redis://127.0.0.1:{proxy.port}/0", delayq_safety_interval=60)
-    monkeypatch.setattr(endpoint, "TIMEOUT", TIMEOUT)
+    limits(answer_s=TIMEOUT)
 
     def deaden(first):
         proxy.deaden()

@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-from celery_delayq.core import threads
 from celery_delayq.core.store.scanner_steps import ScannerSteps
 from celery_delayq.errors import StoreUnavailable
 from tests.scanner.fakes import START_MS
@@ -151,9 +150,9 @@ def ended(monkeypatch):
 
 
 def test_a_scanner_whose_thread_ended_is_one_still_with_another_name_and_channel(
-    house, ended, monkeypatch
+    house, ended, limits
 ):
-    monkeypatch.setattr(threads, "FIRST", 0.01)
+    limits(thread_first_s=0.01)
     made = house(delayq_safety_interval=300)
     made.delayq.services.hooks.restarted = (restarted := []).append
     _, name = ended(made, 2)
@@ -169,9 +168,8 @@ def test_a_scanner_whose_thread_ended_is_one_still_with_another_name_and_channel
     assert channel.decode().endswith(there.name)
 
 
-def test_a_stop_before_the_next_thread_begins_ends_it_at_once(house, ended, monkeypatch, caplog):
-    monkeypatch.setattr(threads, "FIRST", 3600.0)
-    monkeypatch.setattr(threads, "LONGEST", 3600.0)
+def test_a_stop_before_the_next_thread_begins_ends_it_at_once(house, ended, limits, caplog):
+    limits(thread_first_s=3600.0, thread_longest_s=3600.0)
     made = house()
     scanner, _ = ended(made, 1)
     said = eventually(lambda: [one for one in caplog.records if one.levelno == logging.CRITICAL])

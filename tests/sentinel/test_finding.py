@@ -109,13 +109,13 @@ def test_users_of_the_access_list_of_both(guarded, make_delayq):
 
 
 @pytest.fixture
-def tls(start_tls_group, make_delayq, monkeypatch):
+def tls(start_tls_group, make_delayq, limits):
     """A group that speaks only TLS, and a DelayQ that trusts its certificates, or not."""
 
     def tls(*, trusts=True):
         if trusts:
             # Allow as much time to connect as a busy machine needs for a handshake.
-            monkeypatch.setattr("celery_delayq.core.servers.endpoint.TIMEOUT", PATIENCE)
+            limits(answer_s=PATIENCE)
         group = start_tls_group()
         asked = {"ssl_cert_reqs": "required"} | (
             {"ssl_ca_certs": f"{group.tls}/ca.crt"} if trusts else {}

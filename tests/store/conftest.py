@@ -1,7 +1,5 @@
 import pytest
 
-from celery_delayq.core.servers import endpoint, pool
-from celery_delayq.core.store import wakeup
 from tests.store.answering import Answering
 from tests.store.asking import MOST, Asking
 from tests.store.support import Store
@@ -10,10 +8,9 @@ from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch):
+def patient(limits):
     """A process that is starved for seconds still gets its answers."""
-    monkeypatch.setattr(endpoint, "TIMEOUT", PATIENCE)
-    monkeypatch.setattr(wakeup, "TIMEOUT", PATIENCE)
+    limits(answer_s=PATIENCE, wakeup_answer_s=PATIENCE)
 
 
 @pytest.fixture
@@ -53,10 +50,9 @@ def store_on():
 
 
 @pytest.fixture
-def short_timeout(monkeypatch):
+def short_timeout(limits):
     """Connections made from here on wait less than half a second for an answer."""
-    monkeypatch.setattr(endpoint, "TIMEOUT", 0.4)
-    monkeypatch.setattr(wakeup, "TIMEOUT", 0.4)
+    limits(answer_s=0.4, wakeup_answer_s=0.4)
 
 
 @pytest.fixture
@@ -89,9 +85,9 @@ def link(redis_server, redis_url):
 
 
 @pytest.fixture
-def asking(link, monkeypatch):
+def asking(link, limits):
     # Tests lose calls more often than every ten seconds.
-    monkeypatch.setattr(pool, "COLLECT_AGAIN", 0)
+    limits(collect_again_s=0)
     made = []
 
     def make(most=MOST):

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.core.store import scanner_steps
 from celery_delayq.errors import StoreError
 from tests.store.support import NOW_MS
 
@@ -67,9 +66,9 @@ def test_entries_that_fall_due_during_a_long_step_are_fresh_for_the_next(store, 
 
 
 def test_a_batch_of_several_claims_has_one_time_from_which_on_things_are_fresh(
-    store, shard_steps, monkeypatch
+    store, shard_steps, limits
 ):
-    monkeypatch.setattr(scanner_steps, "CHUNK", BATCH)
+    limits(hand_over_chunk=BATCH)
     put = store.schedule_relayed
     old, new = schedule(put, "old", 32, OLD_MS), schedule(put, "new", 4, NOW_MS + 1)
     shard_steps.claim(BATCH)

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.servers.connection import packed
-from celery_delayq.core.store import pages as listing_module
 from celery_delayq.core.store.record import lane_for
 from celery_delayq.core.store.scanner_steps import MAX_BYTES
 from tests.store import support
@@ -184,7 +183,7 @@ def test_a_reclaim_reads_no_more_than_its_bound(metered, filled, clock_ms):
 
 
 @each_large
-def test_a_listing_reads_no_more_than_its_bound(metered, monkeypatch, filled, large):
-    monkeypatch.setattr(listing_module, "PAGE_BYTES", MAX_BYTES)
+def test_a_listing_reads_no_more_than_its_bound(metered, limits, filled, large):
+    limits(page_bytes=MAX_BYTES)
     filled(metered.schedule, large)
     assert is_bounded(most_of(lambda: list(metered.entries.waiting(0, NOW_MS * 2))))

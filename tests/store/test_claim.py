@@ -7,7 +7,7 @@ from itertools import groupby
 import pytest
 
 from celery_delayq.core.clock import When, from_ms
-from celery_delayq.core.store import Outcome, State, scanner_steps
+from celery_delayq.core.store import Outcome, State
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreUnavailable
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, tally
@@ -115,9 +115,9 @@ def test_an_ack_that_comes_late_takes_nothing_of_a_claim_that_arrives_twice(
 
 
 def test_a_claim_of_many_is_made_in_chunks_that_redis_does_in_a_few_milliseconds(
-    store, shard_steps, monkeypatch
+    store, shard_steps, limits
 ):
-    monkeypatch.setattr(scanner_steps, "CHUNK", 10)
+    limits(hand_over_chunk=10)
     put(store, *numbered(35))
     claimed = shard_steps.claim(25).entries
     assert ids_of(claimed) == numbered(25)
@@ -128,8 +128,10 @@ def test_a_claim_of_many_is_made_in_chunks_that_redis_does_in_a_few_milliseconds
     assert len(shard_steps.claim(100).entries) == 22
 
 
-def test_a_claim_that_is_cut_short_by_an_outage_keeps_what_it_has(store, shard_steps, monkeypatch):
-    monkeypatch.setattr(scanner_steps, "CHUNK", 10)
+def test_a_claim_that_is_cut_short_by_an_outage_keeps_what_it_has(
+    store, shard_steps, monkeypatch, limits
+):
+    limits(hand_over_chunk=10)
     put(store, *numbered(20))
     call, calls = shard_steps._scripts.call, []
 

@@ -328,8 +328,8 @@ def test_ids_of_any_text_are_told_as_they_are(store, task_id):
     assert replaced.cancelled[0].task_id == task_id
 
 
-def test_more_than_fits_one_step_is_asked_for_again(store, monkeypatch):
-    monkeypatch.setattr("celery_delayq.core.store.schedule.MAX_BYTES", 1000)
+def test_more_than_fits_one_step_is_asked_for_again(store, limits):
+    limits(schedule_bytes=1000)
     for number in range(10):
         store.schedule(f"old {number}", FAR_MS, payload="x" * 400, extras=Extras(f"k{number}"))
     entries = [new(f"new {one}", "replace", extras=Extras(f"k{one}")) for one in range(10)]

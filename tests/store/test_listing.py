@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Entries, State, listing, pages
+from celery_delayq.core.store import Entries, State, pages
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.filter import Filter
 from celery_delayq.core.store.listing import ALL
@@ -23,8 +23,8 @@ LATE = Extras(grace_ms=10**9)
 
 
 @pytest.fixture
-def small_pages(monkeypatch):
-    monkeypatch.setattr(pages, "PAGE", 3)
+def small_pages(limits):
+    limits(page=3)
 
 
 def ids(entries):
@@ -149,8 +149,8 @@ def test_a_cursor_goes_on_by_tag_and_without_alike(store, newest_first):
         (Filter(tags=("none",)), lambda _: False),
     ],
 )
-def test_a_list_of_some_has_these_and_no_others(store, monkeypatch, chosen, fits, newest_first):
-    monkeypatch.setattr(pages, "PAGE", 8)
+def test_a_list_of_some_has_these_and_no_others(store, limits, chosen, fits, newest_first):
+    limits(page=8)
     expected = [one for one in everywhere(store)[:: -1 if newest_first else 1] if fits(one)]
     asked = {"chosen": chosen, "newest_first": newest_first}
     assert ids(store.entries.waiting(0, END, **asked)) == expected
@@ -184,9 +184,9 @@ def test_a_dead_entry_and_one_in_flight_are_left_out(store, chosen):
 
 
 def test_by_tag_what_leaves_or_is_moved_while_it_is_read_comes_in_its_old_place_or_not(
-    store, monkeypatch
+    store, limits
 ):
-    monkeypatch.setattr(listing, "READ", 2)
+    limits(list_read=2)
     for step in range(6):
         put(store, f"a{step}", FAR_MS + step, tags=("x",))
     entries = store.entries.waiting(0, END, chosen=Filter(tags=("x",)))
@@ -208,8 +208,8 @@ def test_by_tag_what_cannot_be_read_or_only_the_index_has_is_left_out(store):
         assert ids(store.entries.waiting(0, END, chosen=Filter(tags=tags))) == ["a"]
 
 
-def test_a_tag_of_too_many_is_refused_and_the_error_names_the_way(store, monkeypatch):
-    monkeypatch.setattr(listing, "MOST", 3)
+def test_a_tag_of_too_many_is_refused_and_the_error_names_the_way(store, limits):
+    limits(list_most=3)
     for step in range(4):
         put(store, f"a{step}", FAR_MS + step, tags=("x",), queue="mail" if step else "other")
     assert ids(store.entries.waiting(0, END, chosen=Filter(tags=("x",), queues=("mail",)))) == [
@@ -318,8 +318,8 @@ def test_a_due_time_that_is_no_whole_number_neither_stops_a_listing_nor_repeats(
         assert ids(itertools.islice(listed, 100)) == expected
 
 
-def test_of_very_many_refused_ones_those_are_listed_that_are_tried_next(store, monkeypatch):
-    monkeypatch.setattr(pages, "REFUSED", 3)
+def test_of_very_many_refused_ones_those_are_listed_that_are_tried_next(store, limits):
+    limits(page_refused=3)
     shard_steps = store.steps()
     for step in range(5):
         put(store, f"a{step}", NOW_MS, relayed=True)
@@ -385,8 +385,8 @@ def test_a_member_of_somebody_else_s_hides_no_entry(store, small_pages):
     assert listed == [f"a{step}" for step in range(10)]
 
 
-def test_a_page_ends_after_its_bound_in_bytes_and_the_next_goes_on(store, monkeypatch):
-    monkeypatch.setattr(pages, "PAGE_BYTES", 5000)
+def test_a_page_ends_after_its_bound_in_bytes_and_the_next_goes_on(store, limits):
+    limits(page_bytes=5000)
     for step in range(20):
         store.schedule(f"a{step}", FAR_MS, payload="x" * 1000)
     assert len(pages._page(store.shard, "-1", -1, 0, END, limit=100, chosen="").found) == 5

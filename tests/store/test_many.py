@@ -114,8 +114,8 @@ def test_a_target_changed_since_the_request_leaves_all_as_they_are(store):
     assert call.anew().answer() == b"done done"
 
 
-def test_targets_beyond_the_bound_of_bytes_take_further_calls(store, monkeypatch):
-    monkeypatch.setattr(changes, "MAX_BYTES", 20_000)
+def test_targets_beyond_the_bound_of_bytes_take_further_calls(store, limits):
+    limits(change_bytes=20_000)
     ids = [f"a{number}" for number in range(10)]
     for task_id in ids:
         store.schedule(task_id, FAR_MS, payload="x" * 9_000)

@@ -284,9 +284,9 @@ def test_an_app_takes_over_where_no_scanner_of_the_former_one_is_alive(store, ca
     ("alive_ms", "is_warned"), [(None, True), (-60_001, True), (-60_000, False), (15_000, False)]
 )
 def test_a_process_that_schedules_after_a_minute_without_a_scanner_is_warned_once(
-    store, caplog, monkeypatch, alive_ms, *, is_warned
+    store, caplog, limits, alive_ms, *, is_warned
 ):
-    monkeypatch.setattr(registration, "SILENT_MS", 60_000)
+    limits(silent_ms=60_000)
     if alive_ms is not None:
         until_ms = requests.now_us(store) // 1000 + alive_ms
         store.raw.zadd(store.keys["scanners"], {"somebody": until_ms})

@@ -71,12 +71,11 @@ def answers(store):
 
 
 def test_a_silent_server_is_unavailable_and_its_late_answer_goes_to_no_other_call(
-    server, own, store_on, monkeypatch
+    server, own, store_on, limits
 ):
     own.schedule("a", FAR_MS)
     store = store_on(server, clocked=False)
-    with monkeypatch.context() as patch:
-        patch.setattr("celery_delayq.core.servers.endpoint.TIMEOUT", 0.4)
+    with limits.within(answer_s=0.4):
         eventually(lambda: answers(store))
         server.pause()
         with pytest.raises(StoreUnavailable):

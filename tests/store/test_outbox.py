@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.core.store import Outcome, scanner_steps
+from celery_delayq.core.store import Outcome
 from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 
 CALL_MS = TIMEOUT_MS  # the longest call of these processes
@@ -62,11 +62,11 @@ def test_a_state_given_to_one_scanner_is_given_to_no_other_for_a_minute(store, s
     ("messages", "given"), [(1, [1, 1, 1, 1, 1, 0]), (1.5, [2, 2, 1, 0]), (9, [5, 0])]
 )
 def test_once_the_messages_reach_so_many_bytes_the_rest_waits_for_the_next_call(
-    store, monkeypatch, messages, given
+    store, limits, messages, given
 ):
     message = cancel(store, *(f"a{number}" for number in range(5)), payload="x" * 2000).message
     store.set_ms(NOW_MS + CALL_MS)
-    monkeypatch.setattr(scanner_steps, "MAX_BYTES", int(messages * len(message)))
+    limits(hand_over_bytes=int(messages * len(message)))
     assert [len(owed(store.steps())) for _ in given] == given
 
 

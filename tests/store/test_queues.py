@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.core.store import label_of, overview, queue_counts
+from celery_delayq.core.store import label_of
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import lane_for
 from tests.store.support import FAR_MS, NOW_MS
@@ -17,9 +17,8 @@ def told(store, most=10_000):
     return {one.label: (one.waiting, one.overdue) for one in tallies}, is_complete
 
 
-def small_steps(monkeypatch, size=3, steps=40):
-    monkeypatch.setattr(queue_counts, "STEP", size)
-    monkeypatch.setattr(queue_counts, "MOST_STEPS", steps)
+def small_steps(limits, size=3, steps=40):
+    limits(queues_step=size, queues_steps=steps)
 
 
 def refuse(store, *ids, wait=60):
@@ -77,8 +76,8 @@ def test_a_refused_entry_is_overdue_whenever_it_is_tried_again(store):
 
 @pytest.mark.parametrize("share", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 3, 500])
-def test_over_all_steps_each_entry_is_counted_once(store, monkeypatch, share, size):
-    small_steps(monkeypatch, size)
+def test_over_all_steps_each_entry_is_counted_once(store, limits, share, size):
+    small_steps(limits, size)
     store.raw.hset(store.keys["meta"], "seq", 250)  # the numbers get a carry
     for step in range(20):
         put = store.schedule_relayed if step % 3 == 0 else store.schedule
@@ -88,9 +87,9 @@ def test_over_all_steps_each_entry_is_counted_once(store, monkeypatch, share, si
 
 @pytest.mark.parametrize(("refused", "is_complete"), [(3, True), (4, False)])
 def test_refused_entries_are_counted_once_and_no_more_than_fill_a_step(
-    store, monkeypatch, refused, is_complete
+    store, limits, refused, is_complete
 ):
-    small_steps(monkeypatch)
+    small_steps(limits)
     ids = [f"r{step}" for step in range(refused)]
     for task_id in ids:
         store.schedule_relayed(task_id)
@@ -100,8 +99,8 @@ def test_refused_entries_are_counted_once_and_no_more_than_fill_a_step(
     assert told(store) == ({CELERY: (7, 3)}, is_complete)
 
 
-def test_no_more_is_looked_at_than_may_be_and_the_overdue_ones_come_first(store, monkeypatch):
-    small_steps(monkeypatch, 5)
+def test_no_more_is_looked_at_than_may_be_and_the_overdue_ones_come_first(store, limits):
+    small_steps(limits, 5)
     for step in range(30):
         store.schedule(f"later{step}", FAR_MS + step)
     for step in range(4):
@@ -123,9 +122,8 @@ def test_entries_that_come_back_from_a_pause_count_towards_the_limit(store):
     assert told(store, 7) == ({CELERY: (7, 3)}, True)
 
 
-def test_where_records_are_large_it_ends_as_well(store, monkeypatch):
-    monkeypatch.setattr(queue_counts, "STEP_BYTES", 5000)
-    monkeypatch.setattr(queue_counts, "MOST_STEPS", 3)
+def test_where_records_are_large_it_ends_as_well(store, limits):
+    limits(queues_step_bytes=5000, queues_steps=3)
     for step in range(20):
         store.schedule(f"a{step}", FAR_MS, payload="x" * 2000)
     calls = calls_of(store, "queues")
@@ -142,8 +140,8 @@ def test_a_step_reads_no_more_than_its_bytes_allow(store, payload):
     assert looked == 3
 
 
-def test_entries_that_leave_between_two_steps_make_it_skip_no_other(store, monkeypatch):
-    small_steps(monkeypatch)
+def test_entries_that_leave_between_two_steps_make_it_skip_no_other(store, limits):
+    small_steps(limits)
     for step in range(12):
         store.schedule(f"a{step}", FAR_MS + step)
     call, gone = store.scripts.call, iter([f"a{step}" for step in range(12)])
@@ -188,8 +186,8 @@ def test_the_tally_of_a_queue_shows_where_one_of_its_entries_goes(store):
     assert places == {MAIL: ("L", "the list"), CELERY: ("R", '{"exchan')}
 
 
-def test_members_of_somebody_else_s_keep_it_from_nothing(store, monkeypatch):
-    small_steps(monkeypatch)
+def test_members_of_somebody_else_s_keep_it_from_nothing(store, limits):
+    small_steps(limits)
     for step in range(10):
         store.schedule(f"a{step}", FAR_MS)
     strangers = ["", "x", b"\0\0\0\0\0", b"\xff" * 6, "another program's"]
@@ -259,15 +257,13 @@ def test_a_refused_entry_that_is_paused_since_is_no_longer_overdue(store):
     assert by_state(store) == (1, 1, 1, 0)
 
 
-@pytest.mark.parametrize("bound", ["OVERDUE", "OVERDUE_BYTES"])
-def test_a_paused_entry_behind_as_many_as_are_looked_at_counts_as_overdue(
-    store, monkeypatch, bound
-):
+@pytest.mark.parametrize("bound", ["overdue_seen", "overdue_bytes"])
+def test_a_paused_entry_behind_as_many_as_are_looked_at_counts_as_overdue(store, limits, bound):
     store.entries.pause(lane_for(queue="mail"), "mail")
     for step in range(4):
         store.schedule(f"a{step}", NOW_MS - 10 + step, queue="mail")
     size = len(store.record("a0"))
-    monkeypatch.setattr(overview, bound, 3 if bound == "OVERDUE" else size * 3 - 1)
+    limits(**{bound: 3 if bound == "overdue_seen" else size * 3 - 1})
     assert by_state(store) == (1, 1, 0, 3)
     assert store.entries.counts().next_due_ms == oldest(store) == NOW_MS - 7
     store.entries.cancel("a3")
@@ -276,12 +272,12 @@ def test_a_paused_entry_behind_as_many_as_are_looked_at_counts_as_overdue(
 
 @pytest.mark.parametrize(("looked_at", "age"), [(3, 20), (2, 10)])
 def test_a_refused_entry_is_as_old_as_its_due_time_if_it_is_among_those_tried_next(
-    store, monkeypatch, looked_at, age
+    store, limits, looked_at, age
 ):
     for step, wait in enumerate((10, 50, 200)):
         store.schedule_relayed(f"a{step}", NOW_MS - 10 * step)
         refuse(store, f"a{step}", wait=wait)
-    monkeypatch.setattr(overview, "OVERDUE", looked_at)
+    limits(overdue_seen=looked_at)
     assert oldest(store) == NOW_MS - age
 
 

@@ -85,10 +85,10 @@ def test_an_entry_that_a_selection_no_longer_matches_stays(store):
     assert store.entries.find("anew").due_ms == store.entries.find("other").due_ms == FAR_MS
 
 
-def test_a_call_leaves_an_entry_beyond_its_bound_of_bytes_unchanged(store, monkeypatch):
+def test_a_call_leaves_an_entry_beyond_its_bound_of_bytes_unchanged(store, limits):
     for task_id in ("a", "b"):
         store.schedule(task_id, FAR_MS)
-    monkeypatch.setattr(changes, "MAX_BYTES", 1)
+    limits(change_bytes=1)
     parts = [part_of(store, one) for one in ("a", "b")]
     assert release(store, *parts) == [Outcome.DONE, Outcome.UNCHANGED]
     assert release(store, parts[1]) == [Outcome.DONE]

@@ -4,7 +4,6 @@ import pytest
 
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import NewEntry, Receipt
-from celery_delayq.core.store import schedule as store_schedule
 from celery_delayq.core.store.record import header_for
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreFull
 from tests.store import support
@@ -190,8 +189,10 @@ def test_templates_that_this_process_sent_and_redis_forgot_are_sent_again(
     store.check()
 
 
-def test_a_process_that_remembers_as_many_templates_as_it_may_still_sends_all(store, monkeypatch):
-    monkeypatch.setattr(store_schedule, "SENT_AT_MOST", 2)
+def test_a_process_that_remembers_as_many_templates_as_it_may_still_sends_all(
+    store, monkeypatch, limits
+):
+    limits(schedule_sent=2)
     for number in range(5):
         another_template(monkeypatch, number)
         schedule(store, new(f"{number}a"), new(f"{number}b"))

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
-from celery_delayq.contrib import known_master, moving
+from celery_delayq.contrib import moving
 from celery_delayq.contrib.sentinel import SentinelGroup as SentinelPlaces
-from celery_delayq.contrib.sentinel import failover_listener, query
 from celery_delayq.contrib.sentinel import group as sentinels
+from celery_delayq.contrib.sentinel import query
 from celery_delayq.core import clock
 from celery_delayq.core.servers.connection import PooledConnection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
@@ -186,14 +186,14 @@ def once(monkeypatch):
 
 
 @pytest.fixture
-def a_few_rounds(monkeypatch):
+def a_few_rounds(monkeypatch, limits):
     """The time of a call is over after so many rounds of asking, however long they took."""
     pauses = []
 
     def sleep(_):
         pauses.append(len(pauses))
         if len(pauses) == ROUNDS - 1:
-            monkeypatch.setattr(moving, "AGAIN", LONG)
+            limits(moving_again_s=LONG)
 
     monkeypatch.setattr(clock, "sleep", sleep)
     return pauses
@@ -267,8 +267,8 @@ def test_a_new_master_that_was_lost_since_does_not_bring_the_old_one_back(
     assert keys_of(first, second) == [[], [b"key"]]
 
 
-def test_a_slow_answer_of_the_new_master_does_not_lead_back(moved, first, second, monkeypatch):
-    monkeypatch.setattr(moving, "PATIENCE", 0.1)
+def test_a_slow_answer_of_the_new_master_does_not_lead_back(moved, first, second, limits):
+    limits(moving_s=0.1)
     assert moved.execute("read", BLOCKED) is None
     moved.execute("write", SET)
     assert keys_of(first, second) == [[], [b"key"]]
@@ -304,17 +304,17 @@ def that_is_heard(naming, moved, _):
     move(moved, naming, *naming.servers)
 
 
-def the_time_is_over_in_which_it_is_made_a_replica(naming, moved, monkeypatch):
+def the_time_is_over_in_which_it_is_made_a_replica(naming, moved, limits):
     moved._server.lost(SimpleNamespace(host="127.0.0.1", port=naming.servers[1].port))
-    monkeypatch.setattr(known_master, "LEFT", 0.0)
+    limits(master_left_s=0.0)
 
 
 @pytest.mark.parametrize(
     "when",
     [no_sentinel_names_another, that_is_heard, the_time_is_over_in_which_it_is_made_a_replica],
 )
-def test_the_old_master_can_be_it_again(naming, moved, monkeypatch, when):
-    when(naming, moved, monkeypatch)
+def test_the_old_master_can_be_it_again(naming, moved, limits, when):
+    when(naming, moved, limits)
     moved.execute("write", SET)
     assert keys_of(naming.servers[0]) == [[b"key"]]
 
@@ -373,9 +373,9 @@ def test_while_there_is_no_master_a_call_waits_for_one(naming, first, second, st
 
 
 def test_a_call_without_an_answer_is_given_up_when_another_is_named(
-    naming, client, second, monkeypatch, once
+    naming, client, second, limits, once
 ):
-    monkeypatch.setattr(moving, "PATIENCE", 0.1)
+    limits(moving_s=0.1)
     with paused(naming.servers[0]):
         with (
             once(moving.MovingMaster, "wait", lambda: naming.name(second)),
@@ -389,9 +389,9 @@ def test_a_call_without_an_answer_is_given_up_when_another_is_named(
 
 
 def test_a_waiting_call_learns_of_a_master_that_another_of_its_process_found(
-    client, first, second, monkeypatch, once
+    client, first, second, limits, once
 ):
-    monkeypatch.setattr(moving, "PATIENCE", 60.0)
+    limits(moving_s=60.0)
     with (
         paused(first),
         once(moving.MovingMaster, "wait", lambda: client._server.moved(place_of(second))),
@@ -400,8 +400,8 @@ def test_a_waiting_call_learns_of_a_master_that_another_of_its_process_found(
         client.execute("write", SET)
 
 
-def test_a_slow_answer_is_waited_for_while_no_other_is_named(naming, monkeypatch):
-    monkeypatch.setattr(moving, "PATIENCE", 0.05)
+def test_a_slow_answer_is_waited_for_while_no_other_is_named(naming, limits):
+    limits(moving_s=0.05)
     assert naming.client().execute("read", BLOCKED) is None
 
 
@@ -571,12 +571,12 @@ def heard(herald):
 
 
 @pytest.fixture
-def herald_of(naming, monkeypatch):
+def herald_of(naming, limits):
     """A listener of a group whose first sentinel is at this port; it asks again at once."""
     made = []
 
     def make(port, turn=0, again=0.0, **options):
-        monkeypatch.setattr(failover_listener, "LISTEN_AGAIN", again)
+        limits(failover_listen_again_s=again)
         made.append(naming.group(port, **options).herald())
         made[-1]._turn = turn
         return made[-1]
@@ -604,9 +604,9 @@ def test_a_sentinel_that_is_not_believed_is_not_listened_to_either(first, herald
 
 
 def test_a_sentinel_that_gives_no_sign_of_life_is_left_for_another(
-    naming, spare, herald_of, monkeypatch
+    naming, spare, herald_of, limits
 ):
-    monkeypatch.setattr(failover_listener, "SIGN_AFTER", 0.1)
+    limits(failover_sign_s=0.1)
     herald = herald_of(spare.port, again=0.1)
     herald.listen()
     with paused(spare):
@@ -649,8 +649,8 @@ def interrupted(*_):
     raise KeyboardInterrupt
 
 
-def test_an_interrupted_call_breaks_no_other_that_waits(naming, first, monkeypatch):
-    monkeypatch.setattr(moving, "PATIENCE", 60.0)
+def test_an_interrupted_call_breaks_no_other_that_waits(naming, first, limits):
+    limits(moving_s=60.0)
     client = naming.client()
     answers = []
     blocked = packed(["BLPOP", "list", LONG])
@@ -683,8 +683,8 @@ def test_an_interrupted_call_breaks_no_other_that_waits(naming, first, monkeypat
 
 
 @pytest.mark.parametrize("sentinel", ["is silent", "names the same master"])
-def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, monkeypatch, sentinel):
-    monkeypatch.setattr(moving, "PATIENCE", 0.05)
+def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, limits, sentinel):
+    limits(moving_s=0.05)
     client = naming.client(ask=0.2) if sentinel == "is silent" else naming.client()
     held = client.pool.take(10**9)
     client._server.lost(held)

@@ -17,7 +17,6 @@ from celery_delayq.core.store import (
     Scripts,
     State,
     lookup,
-    queue_counts,
 )
 from celery_delayq.core.store.caller import Calls
 from celery_delayq.core.store.copies import Copies
@@ -279,13 +278,13 @@ def test_a_scanner_is_told_once_with_the_heartbeat_that_it_gave_last(entries, ra
     assert told == [("one", SHARDS - 1001), ("two", -1000)]
 
 
-def test_queues_and_what_is_overdue_longest_are_of_all_shards(entries, monkeypatch):
+def test_queues_and_what_is_overdue_longest_are_of_all_shards(entries, limits):
     entries.schedule([new(one, 1000 + at) for at, one in enumerate(IDS)])
     tallies, is_complete = entries.tallies(10_000)
     assert (sum(one.waiting for one in tallies), is_complete) == (len(IDS), True)
     assert sum(one.overdue for one in tallies) == len(IDS)
     assert entries.counts().oldest_overdue_ms == 1000
-    monkeypatch.setattr(queue_counts, "STEP", 5)
+    limits(queues_step=5)
     tallies, is_complete = entries.tallies(10 * SHARDS)
     assert (sum(one.waiting for one in tallies), is_complete) == (10 * SHARDS, False)
 

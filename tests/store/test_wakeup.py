@@ -12,7 +12,6 @@ from unittest import mock
 import pytest
 
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.core.servers import endpoint as endpoints
 from celery_delayq.core.servers.connection import PooledConnection
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store import wakeup as module
@@ -30,10 +29,10 @@ LONG = 30  # seconds that no test here takes
 
 
 @pytest.fixture(params=["select", "poll"])
-def wakeup_on(request, monkeypatch):
+def wakeup_on(request, limits):
     if request.param == "poll":
         # Like in a process with more than a thousand descriptors.
-        monkeypatch.setattr(module, "FD_SETSIZE", 0)
+        limits(descriptors_of_select=0)
     made = []
 
     def make(server, name="me", *, listening=True):
@@ -199,8 +198,8 @@ def test_a_wait_that_begins_late_in_a_silence_asks_for_a_sign_of_life(
     assert calls(raw, "ping") == before + asks + 1
 
 
-def test_a_sign_of_life_does_not_end_a_wait(wakeup, raw, monkeypatch):
-    monkeypatch.setattr(module, "PING_AFTER", 0.05)
+def test_a_sign_of_life_does_not_end_a_wait(wakeup, raw, limits):
+    limits(wakeup_ping_s=0.05)
     wakeup._ping_at = 0.0
     waiting, before = Waiting(wakeup), calls(raw, "ping")
     eventually(lambda: calls(raw, "ping") >= before + 3)
@@ -265,12 +264,11 @@ def test_a_server_that_is_away_is_unavailable_until_it_is_back(wakeup_on, start_
     assert hears(wakeup, server.client())
 
 
-def test_a_server_that_answers_no_ping_is_unavailable(wakeup_on, start_redis, monkeypatch):
+def test_a_server_that_answers_no_ping_is_unavailable(wakeup_on, start_redis, limits):
     server = start_redis()
     wakeup, client = wakeup_on(server), server.client()
     server.pause()
-    with monkeypatch.context() as impatient:
-        impatient.setattr(module, "TIMEOUT", 0.4)
+    with limits.within(wakeup_answer_s=0.4):
         wakeup._ping_at = 0.0
         with pytest.raises(StoreUnavailable, match=r"^wake failed: no answer to a PING"):
             wakeup.wait(LONG)
@@ -279,9 +277,9 @@ def test_a_server_that_answers_no_ping_is_unavailable(wakeup_on, start_redis, mo
     assert hears(wakeup, client)
 
 
-def test_a_long_time_between_two_waits_is_no_silence(wakeup, raw, monkeypatch):
+def test_a_long_time_between_two_waits_is_no_silence(wakeup, raw, limits):
     """As after a pass that took longer than the time-out of an answer."""
-    monkeypatch.setattr(module, "TIMEOUT", 0.1)
+    limits(wakeup_answer_s=0.1)
     wakeup._ping_at = 0.0
     wakeup.wait(0)
     answer_by = wakeup._answer_by
@@ -297,10 +295,8 @@ def test_silence_does_not_keep_a_short_wait_from_ending(wakeup_on, start_redis):
     server.resume()
 
 
-def test_a_server_that_does_not_answer_the_greeting_is_given_up(
-    wakeup_on, start_redis, monkeypatch
-):
-    monkeypatch.setattr(endpoints, "TIMEOUT", 0.1)
+def test_a_server_that_does_not_answer_the_greeting_is_given_up(wakeup_on, start_redis, limits):
+    limits(answer_s=0.1)
     server = start_redis()
     server.pause()
     started = time.monotonic()

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from celery_delayq.contrib.adoption import batches
 from celery_delayq.contrib.adoption.batches import Batches
 from celery_delayq.contrib.held.reporting import Reporter
 from celery_delayq.core import threads
@@ -58,8 +57,8 @@ def ran(run, stop=None, *cleaned):
 
 
 @pytest.fixture
-def at_once(monkeypatch):
-    monkeypatch.setattr(threads, "FIRST", 0.0)
+def at_once(limits):
+    limits(thread_first_s=0.0)
 
 
 def test_each_end_is_in_the_log_and_the_pauses_grow_to_half_a_minute(monkeypatch, caplog):
@@ -87,9 +86,8 @@ def test_a_handler_of_the_log_that_ends_threads_does_not_keep_the_next_one_from_
     assert (thread.restarts, thread.is_alive()) == (2, False)
 
 
-def test_a_stop_ends_the_pause_before_the_next_thread_at_once(monkeypatch):
-    monkeypatch.setattr(threads, "FIRST", 3600.0)
-    monkeypatch.setattr(threads, "LONGEST", 3600.0)
+def test_a_stop_ends_the_pause_before_the_next_thread_at_once(limits):
+    limits(thread_first_s=3600.0, thread_longest_s=3600.0)
     stop, runs = threading.Event(), []
 
     def run():
@@ -145,10 +143,8 @@ def test_words_about_keys_are_sent_by_the_next_thread(at_once):
     reporter.stop()
 
 
-def test_messages_with_an_eta_that_an_ended_thread_was_writing_are_asked_for_again(
-    at_once, monkeypatch
-):
-    monkeypatch.setattr(batches, "ASK_AGAIN", 0.0)
+def test_messages_with_an_eta_that_an_ended_thread_was_writing_are_asked_for_again(at_once, limits):
+    limits(adoption_again_s=0.0)
     end, written = ending(1), []
 
     def write(batch):

@@ -8,11 +8,8 @@ import pytest
 from werkzeug.test import Client
 
 from celery_delayq import DelayQ
-from celery_delayq.contrib.web import bulk, looking, others, page_changed, wsgi
-from celery_delayq.core.store import selection_scan
-from celery_delayq.core.tasks import selection as selections
+from celery_delayq.contrib.web import bulk, page_changed, wsgi
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.operations import selection as rewriting
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
 from tests.support.waiting import PATIENCE, eventually
@@ -24,10 +21,9 @@ IDS = [f"task-{number:02}" for number in range(10)]
 
 
 @pytest.fixture(autouse=True)
-def unhurried(monkeypatch):
+def unhurried(limits):
     """Let no step be cut because a busy machine takes a second for it."""
-    for module in (bulk, looking, others):
-        monkeypatch.setattr(module, "SECOND", PATIENCE)
+    limits(web_bulk_s=PATIENCE, web_list_s=PATIENCE, web_others_s=PATIENCE)
 
 
 @pytest.fixture
@@ -186,12 +182,10 @@ def many(app, redis):
 
 
 @pytest.fixture
-def short_steps(monkeypatch):
+def short_steps(monkeypatch, limits):
     """Let each step of a change end after its first few tasks."""
     monkeypatch.setattr(bulk, "is_enough", lambda *_: True)
-    monkeypatch.setattr(selections, "CHUNK", 2)
-    monkeypatch.setattr(rewriting, "STEP", 2)
-    monkeypatch.setattr(selection_scan, "PAGE", 3)
+    limits(selection_chunk=2, release_step=2, selection_page=3)
 
 
 @pytest.fixture

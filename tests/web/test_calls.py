@@ -45,8 +45,10 @@ def test_a_view_makes_as_many_calls_with_few_tasks_as_with_many(app, browser, ca
     assert max(sum(one.values()) for one in few.values()) < 10
 
 
-def test_the_overview_reads_the_next_10_000_tasks_and_no_more(app, browser, calls, monkeypatch):
-    monkeypatch.setattr("celery_delayq.operations.queues.MOST", 1000)
+def test_the_overview_reads_the_next_10_000_tasks_and_no_more(
+    app, browser, calls, monkeypatch, limits
+):
+    limits(queues_most=1000)
     monkeypatch.setattr(Look, "__call__", lambda _: None)  # it reads beside the page
     fill(app, 0, 1200)
     few = asked(browser, calls, "/")

@@ -5,8 +5,6 @@ from itertools import chain
 
 import pytest
 
-from celery_delayq.contrib.web import looking
-from celery_delayq.operations import finding
 from tests.app.support import FAR, LONG_AGO
 from tests.web.support import LOOK_ON, NEXT, counted, field, is_wrong, walk
 
@@ -94,10 +92,9 @@ def all_pages(browser):
 
 
 @pytest.fixture
-def short_looks(monkeypatch):
+def short_looks(limits):
     """Look at three tasks in each request."""
-    monkeypatch.setattr(looking, "SECOND", 0)
-    monkeypatch.setattr(looking, "LOOK", 3)
+    limits(web_list_s=0, web_list_look=3)
 
 
 @pytest.fixture
@@ -132,9 +129,8 @@ def test_each_task_is_listed_once_and_in_order(app, all_pages, query, order):
 
 
 @pytest.mark.usefixtures("forty")
-def test_pages_are_full_where_there_is_time(app, all_pages, monkeypatch):
-    monkeypatch.setattr(looking, "SHOWN", 7)
-    monkeypatch.setattr(looking, "LOOK", 3)
+def test_pages_are_full_where_there_is_time(app, all_pages, limits):
+    limits(web_list_shown=7, web_list_look=3)
     expected = [task.id for task in app.delayq.tasks(queue="celery")]
     pages = all_pages(queue="celery")
     assert [*chain(*pages)] == expected
@@ -199,9 +195,8 @@ def test_a_filter_that_matches_nothing_suggests_another_value(browser, scheduled
     assert browser.get(page.url(r'Did you mean <a href="([^"]*)"')).ids == ["a"]
 
 
-def test_ids_are_looked_for_in_steps(browser, scheduled, monkeypatch):
-    monkeypatch.setattr(finding, "_STEP", 10)
-    monkeypatch.setattr(looking, "SECOND", 0)
+def test_ids_are_looked_for_in_steps(browser, scheduled, limits):
+    limits(find_step=10, web_list_s=0)
     for number in range(700):
         scheduled(f"task-{number:03}")
 
@@ -232,8 +227,8 @@ def test_the_arguments_of_dead_tasks_are_searched_too(browser, die):
     assert browser.get("/tasks?state=DEAD&text=bob").ids == ["bob"]
 
 
-def test_arguments_are_searched_in_steps_that_say_so(browser, scheduled, monkeypatch):
-    monkeypatch.setattr(looking, "SECOND", 0)
+def test_arguments_are_searched_in_steps_that_say_so(browser, scheduled, limits):
+    limits(web_list_s=0)
     for number in range(5):
         scheduled(f"task-{number}", f"user-{number}", at=FAR + number)
     pages = [*walk(browser, browser.get("/tasks?text=user-3"), LOOK_ON)]

@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from celery_delayq.contrib.web import others, views, words
-from celery_delayq.core.store import queue_counts
+from celery_delayq.contrib.web import views, words
 from tests.app.support import FAR, LONG_AGO
 from tests.web.conftest import IDS
 from tests.web.support import FURTHER, counted, ticks, walk, worked
@@ -194,9 +193,8 @@ def test_no_history_is_said_to_be_kept_without_the_setting(app, browser):
 # Counts by queue, and the charts.
 
 
-def test_all_waiting_tasks_are_counted_by_queue_in_steps(browser, scheduled, monkeypatch):
-    monkeypatch.setattr(others, "SECOND", 0)
-    monkeypatch.setattr(queue_counts, "STEP", 4)
+def test_all_waiting_tasks_are_counted_by_queue_in_steps(browser, scheduled, limits):
+    limits(web_others_s=0, queues_step=4)
     for number in range(20):
         # Some fall due together: a step can end among them.
         scheduled(f"t{number}", queue=("mail", "slow", "fast")[number % 3], at=FAR + number // 7)

@@ -2,9 +2,6 @@
 
 import pytest
 
-from celery_delayq.contrib.undo import undoing
-from celery_delayq.contrib.web import undone
-from celery_delayq.core.tasks import selection as selections
 from tests.app.support import FAR, fall_due_after_cancel
 from tests.web.conftest import IDS, OWN
 from tests.web.support import counted, left, ticks, worked
@@ -98,10 +95,10 @@ def test_a_whole_selection_comes_back_and_nothing_else(app, browser, many):
 
 @pytest.mark.parametrize("how", ["filter", "ticks"])
 def test_the_button_counts_what_is_kept_and_the_answer_what_is_not_back(
-    app, browser, many, how, monkeypatch
+    app, browser, many, how, limits
 ):
     app.conf.delayq_undo = (3600, 2)
-    monkeypatch.setattr(selections, "CHUNK", 2)
+    limits(selection_chunk=2)
     if how == "ticks":
         ticked = ticks(browser.get("/tasks"))
         page = browser.change("/selected", sure="1", one=[*ticked.values()], action="cancel")
@@ -127,9 +124,8 @@ def test_a_cancelled_task_whose_cancel_is_not_kept_has_no_button(app, browser, s
     assert "Undo" not in browser.get("/task", id="a").text
 
 
-def test_it_goes_in_steps_and_each_step_brings_others_back(app, browser, many, monkeypatch):
-    monkeypatch.setattr(undone, "_SECOND", 0)
-    monkeypatch.setattr(undoing, "CHUNK", 2)
+def test_it_goes_in_steps_and_each_step_brings_others_back(app, browser, many, limits):
+    limits(web_undo_s=0, undo_chunk=2)
     page = cancelled(browser)
     page, said = browser.change(page.action_with("Undo")), []
     for _ in range(20):

@@ -10,7 +10,6 @@ import gc
 
 import pytest
 
-from celery_delayq.core.handover import link
 from tests.support.apps import celery_state_kept
 from tests.support.garbage import no_collector
 from tests.support.redis_server import RedisServer
@@ -40,10 +39,9 @@ def results_end_together():
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch):
+def patient(limits):
     """Let a busy broker take its time to connect if a test publishes by itself."""
-    for name in ("REACH", "CONNECT_TIMEOUT"):
-        monkeypatch.setattr(link, name, PATIENCE)
+    limits(broker_reach_s=PATIENCE, broker_connect_s=PATIENCE)
 
 
 def new_project(server, **conf):

@@ -14,7 +14,6 @@ from kombu import Queue
 from celery_delayq import __version__
 from celery_delayq.contrib.metrics import Collector
 from celery_delayq.contrib.web import wsgi
-from celery_delayq.core.store import overview, registration
 from celery_delayq.errors import StoreFull
 from celery_delayq.operations import unread, workers
 from tests.app.conftest import delayq_app, redis, redis_client, url
@@ -37,9 +36,9 @@ def app(delayq_app, url):
 
 
 @pytest.fixture
-def told(run, monkeypatch):
+def told(run, limits):
     """A command's exit status, and its output as one line."""
-    monkeypatch.setattr(workers, "WAIT", 0.05)
+    limits(workers_answer_s=0.05)
 
     def told(app, *command):
         done = run(*command, app=app)
@@ -100,10 +99,9 @@ def shop(standing):
 
 
 @pytest.fixture
-def patient(monkeypatch, told):
+def patient(limits, told):
     """Give workers enough time to reply, and let callers warn as usual."""
-    monkeypatch.setattr(registration, "SILENT_MS", 60_000)
-    monkeypatch.setattr(workers, "WAIT", 1.0)
+    limits(silent_ms=60_000, workers_answer_s=1.0)
 
 
 @pytest.fixture
@@ -471,9 +469,9 @@ def test_14_the_web_schedules_with_another_prefix_than_the_workers_have(
 
 
 @pytest.fixture
-def restored(app, delayq_app, url, monkeypatch):
+def restored(app, delayq_app, url, limits):
     """An app with a hundred due tasks of a dump; a count looks at thirty of them."""
-    monkeypatch.setattr(overview, "OVERDUE", 30)
+    limits(overdue_seen=30)
     for _ in range(100):
         app.send_task("t", delayq_at=LONG_AGO)
     restored = delayq_app(url, delayq_prefix="restored")
