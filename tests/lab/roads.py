@@ -1,8 +1,10 @@
-"""How long the road of a call is: ``./tests/run roads [--json FILE] [--list ROAD]``.
+"""How long the road of a call is: ``./tests/run roads [--list ROAD] [--write]``.
 
 It makes each call a few times first, so that objects made only once exist. Then it makes one more
-call, and the interpreter's profiler records each function of the package that this call enters. A
-generator is entered again for each value.
+call, and counts each start of a function or generator of the package. It needs Python 3.12 or
+later; earlier ones start a comprehension as if it were a function.
+
+``roads.json`` has the figures that a test of the suite allows; ``--write`` writes them anew.
 """
 
 import argparse
@@ -15,7 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType
+from threading import get_ident
+from types import CodeType
 
 from celery.bin.celery import celery
 from click.testing import CliRunner
@@ -26,17 +29,17 @@ from tests.support.apps import celery_state_kept, new_app
 from tests.support.redis_server import RedisServer
 
 PACKAGE = Path(celery_delayq.__file__).parent
+TOOL = 2  # sys.monitoring.PROFILER_ID, which earlier Pythons lack
 SHELL = "delayq_roads"  # the module of the app, for `celery -A`
 WARM = 3
 FAR = 3600
 
-# The maximum of files, functions and calls on a road, and of modules in a chain.
-GOALS = {
-    "delay_for": (16, 75, 110),
-    "cancel": (12, None, None),
-    "cancel --tag": (28, None, None),
-}
-GOAL_OF_CHAIN = 18
+LONG_AGO = 1_000_000_000  # Unix time: due at once
+
+STORED = Path(__file__).with_suffix(".json")
+FIGURES = ("files", "functions", "calls")
+CHAIN = "longest chain of imports"
+Figures = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,9 @@ class Road:
         return {_file_of(code) for code in self.entered}
 
     @property
-    def figures(self) -> tuple[int, int, int]:
-        """Files, functions, calls."""
-        return len(self.files), len(self.entered), self.entered.total()
+    def figures(self) -> dict[str, int]:
+        numbers = len(self.files), len(self.entered), self.entered.total()
+        return dict(zip(FIGURES, numbers, strict=True))
 
     def __str__(self) -> str:
         return "\n".join(
@@ -66,37 +69,47 @@ def _file_of(code: CodeType) -> str:
 
 
 def _name_of(code: CodeType) -> str:
-    return getattr(code, "co_qualname", code.co_name)  # from Python 3.11 on with its class
+    return code.co_qualname
 
 
 def walked(call: Callable[[], object]) -> Road:
     """The road of one call, in this thread."""
     entered: Counter[CodeType] = Counter()
-    own = f"{PACKAGE}/"
+    own, thread = f"{PACKAGE}/", get_ident()
 
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(own):
-            entered[frame.f_code] += 1
+    def note(code: CodeType, _: int) -> None:
+        if code.co_filename.startswith(own) and get_ident() == thread:
+            entered[code] += 1
 
-    sys.setprofile(note)
+    monitoring = sys.monitoring
+    monitoring.use_tool_id(TOOL, "roads")
+    monitoring.register_callback(TOOL, monitoring.events.PY_START, note)
+    monitoring.set_events(TOOL, monitoring.events.PY_START)
     try:
         kept = call()  # dropping a result does not belong to it
     finally:
-        sys.setprofile(None)
+        monitoring.set_events(TOOL, monitoring.events.NO_EVENTS)
+        monitoring.free_tool_id(TOOL)
     del kept
     return Road(entered)
 
 
-def roads(url: str) -> Iterator[tuple[str, Road]]:
-    """Each road by name, with the Redis at *url* as broker and store."""
-    app = new_app(url)
+def roads(server: RedisServer) -> Iterator[tuple[str, Road]]:
+    """Each road by name; the server's first database is broker and store, its second a broker."""
+    url = server.url()
+    app = new_app(url, delayq_shards=1)
     delayq = DelayQ(app)
+    far_app = new_app(server.url(1), delayq_url=url, delayq_prefix="far", delayq_shards=1)
+    far = DelayQ(far_app)
+    app.set_current()
     module = types.ModuleType(SHELL)
     module.app = app
     sys.modules[SHELL] = module
 
-    @app.task
+    @app.task(shared=False)
     def remind(number: int) -> None: ...
+
+    far_remind = far_app.task(name=remind.name, shared=False)(remind.run)
 
     def shell(*words: str) -> None:
         said = CliRunner().invoke(celery, ["-A", SHELL, "delayq", *words], prog_name="celery")
@@ -105,6 +118,10 @@ def roads(url: str) -> Iterator[tuple[str, Road]]:
 
     def tagged() -> None:
         delayq.schedule(remind.s(1), after=FAR, tags=["mine"])
+
+    def delivered(by: DelayQ) -> None:
+        if by.hand_over() != 1:
+            raise RuntimeError("the hand-over did not deliver the one task")
 
     # For each road, its preparation and the call.
     ways: dict[str, tuple[Callable[[], object], Callable[..., object]]] = {
@@ -118,7 +135,17 @@ def roads(url: str) -> Iterator[tuple[str, Road]]:
             lambda task_id: delayq.reschedule(task_id, after=FAR + 1),
         ),
         "cancel": (lambda: remind.delay_for(FAR, 1).id, delayq.cancel),
+        "get": (lambda: remind.delay_for(FAR, 1).id, delayq.get),
+        "get of an unknown id": (lambda: "unknown", delayq.get),
         "cancel --tag": (tagged, lambda _: shell("cancel", "--tag", "mine", "--yes")),
+        "hand_over": (
+            lambda: remind.apply_async((1,), delayq_at=LONG_AGO),
+            lambda _: delivered(delayq),
+        ),
+        "hand_over to another broker": (
+            lambda: far_remind.apply_async((1,), delayq_at=LONG_AGO),
+            lambda _: delivered(far),
+        ),
     }
     for name, (prepared, call) in ways.items():
         for _ in range(WARM):
@@ -126,6 +153,7 @@ def roads(url: str) -> Iterator[tuple[str, Road]]:
         there = prepared()
         yield name, walked(lambda: call(there))  # noqa: B023 - called at once
     delayq.close()
+    far.close()
 
 
 def longest_chain() -> list[str]:
@@ -162,42 +190,50 @@ def _imports(module: str, path: Path, modules: set[str]) -> set[str]:
     return found & modules - {module, PACKAGE.name}
 
 
-def _cell(value: int, goal: int | None) -> str:
-    return f"{value}" if goal is None else f"{value} (goal {goal})"
+def figures_of(found: dict[str, Road], chain: list[str]) -> Figures:
+    return {**{name: road.figures for name, road in found.items()}, CHAIN: {"modules": len(chain)}}
 
 
-def table(found: dict[str, Road], chain: list[str]) -> str:
-    """The figures, beside their limits."""
-    rows = [("road", "files", "functions", "calls")]
-    for name, road in found.items():
-        goals = GOALS.get(name, (None, None, None))
-        cells = (_cell(*pair) for pair in zip(road.figures, goals, strict=True))
-        rows.append((name, *cells))
+def stored() -> Figures:
+    figures: Figures = json.loads(STORED.read_text(encoding="utf-8"))
+    return figures
+
+
+def table(figures: Figures, allowed: Figures) -> str:
+    """The figures, each beside the stored one if that is another."""
+
+    def cell(name: str, what: str) -> str:
+        value, before = figures[name][what], allowed.get(name, {}).get(what)
+        return f"{value}" if value == before else f"{value} (stored {before})"
+
+    rows = [
+        ("road", *FIGURES),
+        *((name, *(cell(name, each) for each in FIGURES)) for name in figures if name != CHAIN),
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    links = _cell(len(chain), GOAL_OF_CHAIN)
-    return "\n".join([*lines, "", f"longest chain of imports: {links}", "  " + " > ".join(chain)])
+    return "\n".join([*lines, "", f"{CHAIN}: {cell(CHAIN, 'modules')}"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./tests/run roads")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     parser.add_argument("--list", metavar="ROAD", help="print the functions that a road enters")
+    parser.add_argument("--write", action="store_true", help=f"store the figures in {STORED.name}")
     wanted = parser.parse_args()
     with RedisServer() as server, celery_state_kept():
-        found = dict(roads(server.url()))
+        found = dict(roads(server))
     chain = longest_chain()
-    print(found[wanted.list] if wanted.list else table(found, chain))
-    if wanted.json:
-        names = ("files", "functions", "calls")
-        figures = {
-            name: dict(zip(names, road.figures, strict=True)) for name, road in found.items()
-        }
-        text = json.dumps({"roads": figures, "imports": chain}, indent=2)
-        wanted.json.write_text(text + "\n", encoding="utf-8")
+    figures = figures_of(found, chain)
+    if wanted.list:
+        print(found[wanted.list])
+        return
+    print(table(figures, stored()))
+    print("  " + " > ".join(chain))
+    if wanted.write:
+        STORED.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
