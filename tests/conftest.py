@@ -17,6 +17,7 @@ from tests.support.durations import Recorder
 from tests.support.garbage import no_collector
 from tests.support.limits import Limits
 from tests.support.missing import missing
+from tests.support.network import Between
 from tests.support.rabbit_server import RabbitServer
 from tests.support.redis_programs import absent, redis_binaries
 from tests.support.redis_server import RedisServer
@@ -110,6 +111,13 @@ def redis_url(redis_server):
     """The URL of the suite's Redis, empty."""
     redis_server.empty()
     return redis_server.url()
+
+
+@pytest.fixture
+def between(redis_server, redis_url):
+    """A proxy before the suite's Redis that acts around the calls of scripts."""
+    with Between(redis_server.port) as proxy:
+        yield proxy
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from celery_delayq import DelayQ, signals
 from celery_delayq.core import clock
 from celery_delayq.core.scheduling.request import Request
 from tests.app.bulk import plain_task
-from tests.app.network import QUICK, Listener, ReplySwallower
 from tests.support.apps import let_go_of_results
+from tests.support.network import QUICK, Listener, ReplySwallower
 from tests.support.waiting import PATIENCE
 
 

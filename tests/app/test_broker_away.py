@@ -6,8 +6,8 @@ import pytest
 from celery import group
 
 from celery_delayq.errors import BrokerDown
-from tests.app.network import Listener
 from tests.app.support import FAR, LONG_AGO
+from tests.support.network import Listener
 from tests.support.ports import free_port
 from tests.support.shards import total
 

@@ -17,8 +17,8 @@ from celery_delayq.core import clock
 from celery_delayq.core.message.identity import identity_of
 from celery_delayq.core.scheduling import left
 from celery_delayq.errors import StoreDiffers, StoreFull, StoreUnavailable
-from tests.app.network import QUICK
 from tests.app.support import lists, noop, only_message
+from tests.support.network import QUICK
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, eventually
 

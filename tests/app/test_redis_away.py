@@ -9,8 +9,8 @@ from kombu.exceptions import OperationalError
 from celery_delayq import DelayQError, InvalidDueTime, Outcome
 from celery_delayq.core import clock
 from celery_delayq.errors import InvalidOption, StoreUnavailable
-from tests.app.network import QUICK
 from tests.app.support import FAR, lists
+from tests.support.network import QUICK
 from tests.support.shards import total
 from tests.support.waiting import PATIENCE
 

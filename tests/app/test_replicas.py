@@ -18,11 +18,11 @@ from celery_delayq.core import clock
 from celery_delayq.core.hooks import Hooks
 from celery_delayq.core.store.replicas import GRACE, TOLD_EVERY
 from celery_delayq.operations.bulk import SLICE
-from tests.app.network import QUICK, ReplySwallower
 from tests.app.support import FAR, LONG_AGO, only_message
 from tests.app.test_far_eta import Consumer
 from tests.app.test_put_off_stored import run
 from tests.lab.faults.proxy import Proxy
+from tests.support.network import QUICK, ReplySwallower
 from tests.support.ports import free_port
 from tests.support.redis_programs import version_of
 from tests.support.replicas import replicated

@@ -10,8 +10,8 @@ from celery.app.amqp import AMQP, task_message
 from celery.app.control import Control
 
 from celery_delayq import DelayQ, DelayQError
-from tests.app.network import Listener
 from tests.app.support import FAR, LONG_AGO, lists, noop
+from tests.support.network import Listener
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries

@@ -23,7 +23,7 @@ def test_batches_are_drained_without_a_wait_between(world, due, passes):
 def test_the_wait_ends_at_the_first_head_of_any_index(world, index):
     made = world()
     for each in ("due", "relay", "leased"):
-        setattr(made.steps, each, [START_MS + (1234 if each == index else 3000)])
+        vars(made.steps)[each] = [START_MS + (1234 if each == index else 3000)]
     made.run()
     assert made.waits == [pytest.approx(1.234)]
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.core.handover import backoff, scanner
+from celery_delayq.core.handover import backoff
 from celery_delayq.core.handover.backoff import LONGEST_BACKOFF, Backoff
 from celery_delayq.core.handover.contact import Contact
 from celery_delayq.errors import BrokerDown, StoreError, StoreUnavailable
@@ -22,8 +22,7 @@ BROKER = "broker amqp://rabbit:5672//"
 @pytest.fixture
 def longest_pauses(monkeypatch):
     """Chance picks the longest pause each time."""
-    for module in (backoff, scanner):
-        monkeypatch.setattr(module, "random", SimpleNamespace(uniform=lambda _, high: high))
+    monkeypatch.setattr("random.SystemRandom.uniform", lambda *given: given[-1])
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """After a stop the scanner claims nothing more, and closes everything."""
 
+import ctypes
 import logging
 import threading
 
 import pytest
 
-from celery_delayq.core.store.scanner_steps import ScannerSteps
 from celery_delayq.errors import StoreUnavailable
 from tests.scanner.fakes import START_MS
 from tests.support.waiting import PATIENCE, eventually
@@ -103,20 +103,18 @@ def test_a_stopped_scanner_is_not_counted_as_alive(house):
 
 
 @pytest.mark.operations
-def test_stop_in_the_middle_of_many_batches_leaves_the_rest_in_the_store(house, monkeypatch):
-    made = house(delayq_batch_size=1)
+def test_stop_in_the_middle_of_many_batches_leaves_the_rest_in_the_store(house, between):
+    made = house(between.url(), delayq_batch_size=1)
     made.delayq.schedule_many(made.task, [((), {})] * 400, at=1_000_000_000)
-    hand_over, passes, stopping = ScannerSteps.hand_over, [], threading.Event()
+    stopping = threading.Event()
 
-    def held_up(shard_steps, **asked):
-        passes.append(shard_steps)
-        assert len(passes) <= 100 or stopping.wait(PATIENCE)
-        return hand_over(shard_steps, **asked)
+    def held_up():
+        assert between.asked["hand_over"] <= 100 or stopping.wait(PATIENCE)
 
-    monkeypatch.setattr(ScannerSteps, "hand_over", held_up)
+    between.before("hand_over", held_up)
     scanner = made.start()
-    eventually(lambda: len(passes) > 100)
-    scanner._stopping.set()
+    eventually(lambda: between.asked["hand_over"] > 100)
+    scanner.stop(0)
     stopping.set()
     scanner.stop(PATIENCE)
     moved = len(made.arrived())
@@ -127,55 +125,40 @@ def test_stop_in_the_middle_of_many_batches_leaves_the_rest_in_the_store(house, 
 # A scanner whose thread was ended goes on in another one, under a name that says so.
 
 
-@pytest.fixture
-def ended(monkeypatch):
-    """Start a scanner that ends in one of its passes; return it and its first name."""
-
-    def start(made, number):
-        scanner, passes = made.delayq.scanner(), []
-        goes_on, name = scanner._pass, scanner._name
-
-        def end():
-            passes.append(threading.current_thread())
-            if len(passes) == number:
-                raise SystemExit(3)
-            return goes_on()
-
-        monkeypatch.setattr(scanner, "_pass", end)
-        made.scanners.append(scanner)
-        scanner.start()
-        return scanner, name
-
-    return start
+def end_thread(made):
+    """Let SystemExit come up in the thread of a sleeping scanner, and wake it."""
+    [thread] = [one for one in threading.enumerate() if one.name == "delayq-scanner"]
+    raised = ctypes.c_long(thread.ident), ctypes.py_object(SystemExit)
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(*raised) == 1
+    made.task.delay_for(0)
 
 
-def test_a_scanner_whose_thread_ended_is_one_still_with_another_name_and_channel(
-    house, ended, limits
-):
+def test_a_scanner_whose_thread_ended_is_one_still_with_another_name_and_channel(house, limits):
     limits(thread_first_s=0.01)
     made = house(delayq_safety_interval=300)
     made.delayq.services.hooks.restarted = (restarted := []).append
-    _, name = ended(made, 2)
-    eventually(lambda: made.looked() == 1)
+    made.start_asleep()
+    [before] = made.delayq.services.entries.scanners()
 
-    made.task.delay_for(0)
+    end_thread(made)
 
     made.next_arrival()
     [there] = made.delayq.services.entries.scanners()
-    assert (there.name, there.restarts) == (f"{name}-1", 1)
+    assert (there.name, there.restarts) == (f"{before.name}-1", 1)
     assert restarted == [there.name]
     [channel] = made.client.pubsub_channels("*wake:*")
     assert channel.decode().endswith(there.name)
 
 
-def test_a_stop_before_the_next_thread_begins_ends_it_at_once(house, ended, limits, caplog):
+def test_a_stop_before_the_next_thread_begins_ends_it_at_once(house, limits, caplog):
     limits(thread_first_s=3600.0, thread_longest_s=3600.0)
     made = house()
-    scanner, _ = ended(made, 1)
+    scanner = made.start_asleep()
+    end_thread(made)
     said = eventually(lambda: [one for one in caplog.records if one.levelno == logging.CRITICAL])
 
     scanner.stop(PATIENCE)
 
-    assert not scanner._thread.is_alive()
-    assert "the thread delayq-scanner has ended: SystemExit(3)" in said[0].getMessage()
+    assert "delayq-scanner" not in {one.name for one in threading.enumerate()}
+    assert "the thread delayq-scanner has ended: SystemExit()" in said[0].getMessage()
     assert made.delayq.services.entries.scanners() == []

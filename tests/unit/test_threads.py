@@ -62,7 +62,7 @@ def at_once(limits):
 
 
 def test_each_end_is_in_the_log_and_the_pauses_grow_to_half_a_minute(monkeypatch, caplog):
-    monkeypatch.setattr(threads, "random", SimpleNamespace(uniform=lambda _, high: high))
+    monkeypatch.setattr("random.SystemRandom.uniform", lambda *given: given[-1])
     stop, cleaned = Stop(), []
     thread = ran(ending(8), stop, cleaned.append)
 

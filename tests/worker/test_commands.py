@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from tests.app.network import Listener
 from tests.readme.document import page
+from tests.support.network import Listener
 from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker import WorkerProcess
 from tests.worker.project import TASKS

@@ -1,10 +1,19 @@
-"""Servers that misbehave: one that hangs up, and a proxy that swallows Redis's replies."""
+"""Servers that misbehave: one that hangs up, and proxies that stand between a process and Redis."""
 
 import contextlib
+import functools
+import hashlib
+import re
 import socket
 import threading
+from collections import Counter
 from multiprocessing.connection import wait
 
+from celery_delayq.core.store.scripts import load
+
+CUT = object()  # closes the connection; see `Between`
+LARGE_PIECE = 1 << 16
+BEGINS = re.compile(rb"\*\d+\r\n\$\d+\r\n(EVALSHA|EVAL)\r\n\$(\d+)\r\n")
 PIECE = 4096  # bytes that a proxy reads at once; many requests have more
 QUICK = {"max_retries": 3, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 
@@ -98,3 +107,76 @@ class ReplySwallower:
                     near.sendall(answer)
                     asked = b""
         hang_up(near)
+
+
+class Between:
+    """A proxy before a Redis that lets a test act around the calls of a script.
+
+    ``before("ack", act)`` calls *act* before Redis gets such a call, ``after("ack", act)`` before
+    the caller gets the answer. If it returns ``CUT``, the connection is closed at that moment.
+
+    Attributes:
+        asked: How often each script was called.
+    """
+
+    def __init__(self, port):
+        self._port = port
+        self._acts = {}
+        self.asked = Counter()
+        self._listener = Listener(self._serve)
+
+    def __enter__(self):
+        self._listener.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self._acts.clear()
+        self._listener.__exit__(*error)
+
+    def url(self, db=0):
+        return f"redis://127.0.0.1:{self._listener.port}/{db}"
+
+    def before(self, script, act):
+        self._acts["before", script] = act
+
+    def after(self, script, act):
+        self._acts["after", script] = act
+
+    def _act(self, when, script):
+        act = self._acts.get((when, script))
+        return act and act()
+
+    def _serve(self, near):
+        with (
+            contextlib.suppress(OSError, ValueError),  # it is closed by another thread
+            socket.create_connection(("127.0.0.1", self._port)) as far,
+        ):
+            script = None
+            while True:
+                ready = wait([near, far])  # not select(), which knows no descriptor past 1023
+                if near in ready:
+                    if not (piece := near.recv(LARGE_PIECE)):
+                        break
+                    if (begins := BEGINS.match(piece)) is not None:
+                        end = begins.end() + int(begins[2])
+                        while len(piece) < end:
+                            piece += near.recv(LARGE_PIECE)
+                        script = script_of(piece[begins.end() : end])
+                        self.asked[script] += 1
+                        if self._act("before", script) is CUT:
+                            break
+                    far.sendall(piece)
+                if far in ready:
+                    if not (answer := far.recv(LARGE_PIECE)):
+                        break
+                    answered, script = script, None
+                    if self._act("after", answered) is CUT:
+                        break
+                    near.sendall(answer)
+        hang_up(near)
+
+
+@functools.cache
+def script_of(sha_or_text):
+    by_sha = {script.sha.encode(): name for name, script in load().items()}
+    return by_sha.get(sha_or_text) or by_sha[hashlib.sha1(sha_or_text).hexdigest().encode()]
