@@ -1,12 +1,13 @@
 """A non-Celery message in a valid record is listed, shown, rescheduled and cancelled."""
 
+from functools import partial
+
 import kombu.compression
 import pytest
 
 from celery_delayq.core.store import Outcome
-from celery_delayq.core.store.record import FORM
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
-from tests.support.shards import keys_of
+from tests.support.shards import put_message
 
 # The text before the due time and two closing braces.
 MESSAGES = {
@@ -27,16 +28,9 @@ BODIES = [b"5", b'"text"', b"null", b"[5, 5]", b'{"args": 5, "kwargs": 5}', b"["
 def put(app, redis):
     """Replace the message in a record."""
 
-    def put(task_id, message):
-        record = redis.hget(keys_of(task_id)["records"], task_id)
-        header_end = record.index(b":") + 1 + len("celery")
-        redis.hset(
-            keys_of(task_id)["records"], task_id, record[: header_end + FORM] + b"I" + message
-        )
-
     for number, task_id in enumerate("abc"):
         app.send_task("t", (number,), task_id=task_id, delayq_at=FAR + number)
-    return put
+    return partial(put_message, redis)
 
 
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())

@@ -8,16 +8,15 @@ from prometheus_client import CollectorRegistry
 
 from celery_delayq.contrib.metrics import watch
 from celery_delayq.contrib.metrics.names import COUNTED
-from celery_delayq.core.handover.publishers import Verdict
 from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.metrics.support import Scrape
-from tests.relay.conftest import make_house
+from tests.relay.conftest import deal, make_house
 from tests.support.ports import free_port
 from tests.support.shards import with_one_shard
 from tests.support.waiting import PATIENCE, eventually
 
-__all__ = ["make_house"]
+__all__ = ["deal", "make_house"]
 
 
 @pytest.fixture
@@ -137,16 +136,8 @@ def house(make_house, registry):
 
 
 @with_one_shard
-def test_the_verdicts_of_a_relay_are_counted(house, scrape, monkeypatch):
-    words = ["sent", "sent", "refused", "unknown", "dead"]
-    verdicts = {house.due_now().id: word for word in words}
-    relay = house.relay()
-
-    def publish(entries, _):
-        return [(one, Verdict(verdicts[one.task_id], "no")) for one in entries]
-
-    monkeypatch.setattr(relay._link, "publish", publish)
-    relay.batch(lambda: False)
+def test_the_verdicts_of_a_relay_are_counted(house, deal, scrape):
+    deal(house, "sent", "sent", "refused", "dead", "unknown")
 
     found = scrape()
     for name, counted in (("handed_over", 2), ("refused", 1)):

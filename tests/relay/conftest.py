@@ -1,8 +1,14 @@
-import pytest
-from kombu import Queue
+from contextlib import suppress
 
+import pytest
+from amqp.exceptions import ChannelError
+from kombu import Queue
+from kombu.transport import memory
+
+from celery_delayq.errors import BrokerDown
 from tests.lab.faults.proxy import Proxy
 from tests.relay.house import House, new_name
+from tests.support.shards import put_message
 from tests.support.waiting import PATIENCE
 
 LONG = 10 * PATIENCE
@@ -65,3 +71,38 @@ def other_redis(start_redis, make_house):
     house.client = server.client()
     house.server = server
     return house
+
+
+class Refusing(memory.Channel):
+    """A broker in memory that refuses what is for one queue, and is lost over another one's."""
+
+    def _put(self, queue, message, **options):
+        if queue.startswith("refused"):
+            raise ChannelError("no")
+        if queue.startswith("unknown"):
+            raise ConnectionResetError("gone")
+        super()._put(queue, message, **options)
+
+
+@pytest.fixture
+def deal(monkeypatch, redis_server):
+    """Relay due tasks to a broker in memory, with these verdicts; "unknown" ends the batch.
+
+    ``deal(house, "sent", "refused", "dead", "unknown")`` returns the ids.
+    """
+    monkeypatch.setattr(memory.Transport, "Channel", Refusing)
+
+    def deal(house, *words):
+        dealt = [house.due_now(queue=f"{word}-{new_name()}").id for word in words]
+        with redis_server.client() as client:
+            for task_id, word in zip(dealt, words, strict=True):
+                if word == "dead":
+                    put_message(client, task_id, b"{")
+        relay = house.relay()
+        with suppress(BrokerDown):
+            # A refusal ends a batch, too; the others come with the next one.
+            while relay.batch(lambda: False).claimed:
+                pass
+        return dealt
+
+    return deal

@@ -36,15 +36,14 @@ def test_tasks_that_fall_due_while_the_broker_is_down_leave_when_it_is_back(behi
     eventually(lambda: behind.counts() == (0, 0, 0))
 
 
-def test_nothing_is_claimed_while_it_is_down(behind, proxy, monkeypatch):
-    behind.due_now()
-    proxy.refuse()
-    relay, claims = behind.relay(), []
-    monkeypatch.setattr(relay.steps, "claim", claims.append)
+def test_nothing_is_claimed_while_it_is_down(make_house, between):
+    house = make_house("amqp://127.0.0.1:1//", delayq_url=between.url())
+    house.due_now()
     with pytest.raises(BrokerDown):
-        relay.batch(lambda: False)
-    assert claims == []
-    assert behind.counts() == (1, 0, 0)
+        house.relay().batch(lambda: False)
+    assert between.asked["schedule"] == 1
+    assert between.asked["claim"] == 0
+    assert house.counts() == (1, 0, 0)
 
 
 def test_a_connection_that_the_broker_closed_while_idle_is_replaced(behind, proxy):

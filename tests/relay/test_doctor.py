@@ -1,11 +1,11 @@
 """The doctor's findings about RabbitMQ: whether it confirms, and the consumers of queues."""
 
 import pytest
+from amqp import Channel
 from kombu import Connection, Consumer, Exchange, Queue
 
 from celery_delayq.contrib.care import doctor_broker
 from celery_delayq.core import clock
-from celery_delayq.core.handover.confirms import Confirming
 from celery_delayq.core.servers.risks import Line
 from tests.relay.house import new_name
 from tests.support.waiting import PATIENCE
@@ -97,9 +97,15 @@ def test_the_doctor_does_not_call_another_connection_s_exclusive_queue_absent(lo
 
 def test_a_broker_that_accepts_nothing_is_an_error(look, rabbitmq_server, monkeypatch):
     # Connecting may take long; only the wait for a missing confirm is short.
-    wait = Confirming._await_confirms
-    shortly = lambda self, _until: wait(self, clock.monotonic() + 0.5)  # noqa: E731
-    monkeypatch.setattr(Confirming, "_await_confirms", shortly)
+    publish, published = Channel.basic_publish, []
+
+    def noted(channel, *message, **options):
+        published.append(message)
+        return publish(channel, *message, **options)
+
+    monkeypatch.setattr(Channel, "basic_publish", noted)
+    now = clock.monotonic
+    monkeypatch.setattr(clock, "monotonic", lambda: now() + bool(published) * (PATIENCE - 0.5))
     rabbitmq_server.control("set_vm_memory_high_watermark", "0")
     try:
         [line] = look(queue())

@@ -4,10 +4,11 @@ import itertools
 import threading
 
 import pytest
+from amqp import Channel
 from fakeredis import TcpFakeServer
 from kombu import Queue
+from kombu.transport import memory
 
-from celery_delayq.core.handover.publishers import OneByOne
 from tests.relay.house import House, new_name
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, eventually
@@ -59,17 +60,19 @@ def test_each_task_arrives_once_with_batches_of_one(make_house, rabbitmq_server,
 def test_a_stop_in_the_midst_gives_back_the_rest(rabbit, monkeypatch, limits):
     limits(first_window=10, window=10)
     wanted = rabbit.due_now_many(900)
-    attempt, tried, stopping = OneByOne._attempt, [], threading.Event()
+    publish, tried, stopping = Channel.basic_publish, itertools.count(1), threading.Event()
+    midst = threading.Event()
 
-    def held_up(publisher, entry):
-        tried.append(entry.task_id)
-        assert len(tried) <= 50 or stopping.wait(PATIENCE)
-        return attempt(publisher, entry)
+    def held_up(channel, *message, **options):
+        if next(tried) > 50:
+            midst.set()
+            assert stopping.wait(PATIENCE)
+        return publish(channel, *message, **options)
 
-    monkeypatch.setattr(OneByOne, "_attempt", held_up)
+    monkeypatch.setattr(Channel, "basic_publish", held_up)
     scanner = rabbit.start()
-    eventually(lambda: len(tried) > 50)
-    scanner._stopping.set()
+    assert midst.wait(PATIENCE)
+    scanner.stop(0)
     stopping.set()
     scanner.stop(2 * PATIENCE)
     waiting, in_flight, dead = rabbit.counts()
@@ -85,28 +88,30 @@ def test_a_stop_in_the_midst_gives_back_the_rest(rabbit, monkeypatch, limits):
 
 @pytest.mark.operations
 def test_tasks_being_published_as_a_thread_ends_are_uncertain_and_the_rest_goes_again(
-    make_house, monkeypatch
+    make_house, monkeypatch, limits
 ):
+    limits(first_window=2)
     house = make_house("memory://")
     ids = house.due_now_many(3)
-    relay = house.relay()
-    monkeypatch.setattr(relay._link, "_size", 2)
-    publish, ended = relay._link._publish, []
+    put, puts = memory.Channel._put, []
 
-    def end(window, out_of_time):
-        publish(window, out_of_time)
-        ended.append([entry.task_id for entry in window])
-        raise SystemExit(3)
+    def put_and_end(channel, queue, message, **options):
+        put(channel, queue, message, **options)
+        puts.append(message["headers"]["id"])
+        if len(puts) == 2:
+            raise SystemExit(3)
 
-    monkeypatch.setattr(relay._link, "_publish", end)
+    monkeypatch.setattr(memory.Channel, "_put", put_and_end)
 
     with pytest.raises(SystemExit):
-        relay.batch(lambda: False)
+        house.relay().batch(lambda: False)
 
-    assert ended == [ids[:2]]
+    assert puts == ids[:2]
     assert house.counts() == (3, 0, 0)
-    again = relay.steps.claim(10).entries
-    assert {one.task_id: one.uncertain for one in again} == dict(zip(ids, [1, 1, 0], strict=True))
+    house.relay_all()
+    again = house.take(count=5)[2:]
+    marks = {one.headers["id"]: "delayq_redelivered" in one.headers for one in again}
+    assert marks == dict(zip(ids, [True, True, False], strict=True))
 
 
 BROKERS = {
@@ -135,15 +140,16 @@ def test_a_lease_that_runs_out_in_a_window_ends_it_after_the_message_at_hand(
 
 
 @pytest.mark.operations
-def test_a_window_that_took_long_makes_the_next_one_half_as_large(make_house, limits):
-    limits(broker_slow_s=-1.0)
-    house = make_house("memory://")
-    wanted = house.due_now_many(3)
-    relay = house.relay()
-    before = relay._link._size
-    assert relay.batch(lambda: False).sent == 3
-    assert relay._link._size == before // 2
-    assert house.ids() == wanted
+@pytest.mark.parametrize(("slow", "windows"), [(-1.0, 4), (PATIENCE, 2)])
+def test_a_window_that_took_long_makes_the_next_one_half_as_large_and_else_twice(
+    other_redis, limits, slow, windows
+):
+    """On a Redis, a window is one push: of 4, 2, 1 and 1 messages, or of 4 and 4."""
+    limits(broker_slow_s=slow, first_window=4)
+    wanted = other_redis.due_now_many(8)
+    assert other_redis.relay().batch(lambda: False).sent == 8
+    assert other_redis.client.info("commandstats")["cmdstat_lpush"]["calls"] == windows
+    assert other_redis.ids() == wanted
 
 
 @pytest.fixture

@@ -1,15 +1,13 @@
 """A message that the broker refuses: retried at longer and longer intervals, then dead."""
 
-from dataclasses import replace
-
 import pytest
 from kombu import Exchange, Queue
 
 from celery_delayq import State
 from celery_delayq.core.handover import relay
-from celery_delayq.core.store.record import FORM
 from tests.relay.conftest import LONG
 from tests.relay.house import new_name
+from tests.support.shards import put_message
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
@@ -140,25 +138,12 @@ def test_a_queue_that_was_deleted_is_declared_again(rabbit):
 @pytest.mark.parametrize(
     "spoilt", [b"{", b'{"headers": null, "properties": {}, "body": {"a": ', b'{"a": {"b": ']
 )
-def test_a_message_that_cannot_be_read_becomes_dead_and_others_go_on(rabbit, spoilt, monkeypatch):
+def test_a_message_that_cannot_be_read_becomes_dead_and_others_go_on(rabbit, redis_server, spoilt):
     rabbit.due_now(task_id="bad")
     rabbit.due_now(task_id="good")
-    relay = rabbit.relay()
-    claim = relay.steps.claim
-
-    def claiming(limit):
-        claimed = claim(limit)
-        entries = [
-            replace(one, record=spoil(one.record)) if one.task_id == "bad" else one
-            for one in claimed.entries
-        ]
-        return claimed._replace(entries=entries)
-
-    def spoil(record):
-        return replace(record, text=record.text[: record.header_end + FORM] + b"I" + spoilt)
-
-    monkeypatch.setattr(relay.steps, "claim", claiming)
-    relay.batch(lambda: False)
+    with redis_server.client() as client:
+        put_message(client, "bad", spoilt)
+    rabbit.relay_once()
     assert rabbit.ids() == ["good"]
     assert rabbit.counts() == (0, 0, 1)
     assert "cannot be read" in rabbit.delayq.get("bad").reason

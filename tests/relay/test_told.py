@@ -5,7 +5,6 @@ from kombu import Connection
 
 from celery_delayq import signals
 from celery_delayq.core import clock
-from celery_delayq.core.handover.publishers import Verdict
 from celery_delayq.core.hooks import Hooks
 from tests.support.waiting import PATIENCE, eventually
 
@@ -52,34 +51,20 @@ def test_a_batch_is_signalled_once_when_the_broker_has_it(house, heard, door):
     assert heard == [("task_handed_over", {"task_ids": sent})]
 
 
-@pytest.fixture
-def publish(house, monkeypatch):
-    """Relay due tasks; the broker's answers are these words: ``publish("sent", "refused")``."""
+def test_a_refused_task_sends_no_signal_and_a_dead_one_does(house, deal, heard):
+    _, dead, _ = deal(house, "refused", "dead", "unknown")
 
-    def publish(*words):
-        sent = house.due_now_many(len(words))
-        relay = house.relay()
-        answers = {one: Verdict(word, "no") for one, word in zip(sent, words, strict=True)}
-        publishing = lambda entries, _: [(one, answers[one.task_id]) for one in entries]  # noqa: E731
-        monkeypatch.setattr(relay._link, "publish", publishing)
-        relay.batch(lambda: False)
-        return sent
-
-    return publish
+    [(name, facts)] = heard
+    assert (name, facts["task_id"]) == ("task_dead", dead)
+    assert facts["reason"].startswith("record cannot be read: JSONDecodeError")
 
 
-def test_a_refused_task_sends_no_signal_and_a_dead_one_does(publish, heard):
-    _, dead, _ = publish("refused", "dead", "unknown")
-
-    assert heard == [("task_dead", {"task_id": dead, "reason": "no"})]
-
-
-def test_hooks_get_the_lateness_of_tasks_and_counts_of_refusals_and_missing_answers(house, publish):
+def test_hooks_get_the_lateness_of_tasks_and_counts_of_refusals_and_missing_answers(house, deal):
     told = []
     hooks = {name: lambda *facts, name=name: told.append((name, *facts)) for name in COUNTED}
     house.delayq.services.hooks.add(Hooks(**hooks, hears_left=lambda: True))
 
-    publish("sent", "sent", "refused", "unknown")
+    deal(house, "sent", "sent", "refused", "unknown")
 
     [(_, path, late), *rest] = told
     # They were scheduled just now, so their lateness is not the age of their due time.

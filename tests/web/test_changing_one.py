@@ -7,10 +7,9 @@ import re
 import pytest
 
 from celery_delayq import Outcome
-from celery_delayq.core.store.record import FORM
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.app.test_unreadable import BODIES, MESSAGES, PROPERTIES
-from tests.support.shards import keys_of
+from tests.support.shards import keys_of, put_message
 from tests.web.support import field, form_of, is_wrong
 
 STALE = "task a was changed since you loaded the page, "
@@ -258,21 +257,13 @@ def test_the_answer_to_a_change_has_a_url_that_cannot_be_forged(browser, task):
 # Records and messages that no program of this package wrote.
 
 
-def message_in(redis, message):
-    """Replace the message in the record of the task a."""
-    records = keys_of("a")["records"]
-    record = redis.hget(records, "a")
-    header_end = record.index(b":") + 1 + len("celery")
-    redis.hset(records, "a", record[: header_end + FORM] + b"I" + message)
-
-
 OTHERS = [b"{" + PROPERTIES + b', "headers": {"task": "t"}, "body": %s, "x": ' % b for b in BODIES]
 
 
 @pytest.mark.parametrize("message", [*MESSAGES.values(), *OTHERS])
 def test_a_task_whose_message_is_none_is_shown_and_cancelled(app, redis, browser, message):
     app.send_task("t", (1,), task_id="a", delayq_at=FAR)
-    message_in(redis, message)
+    put_message(redis, "a", message)
     listed, shown = browser.get("/tasks"), browser.get("/task?id=a")
     assert (listed.status, shown.status) == (200, 200)
     assert "its message cannot be read: " in shown.text or message in OTHERS
