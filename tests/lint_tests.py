@@ -128,7 +128,11 @@ def set_in(node: ast.AST, imported: dict[str, str]) -> Iterator[tuple[str, str]]
     if not isinstance(node, ast.Assign):
         return
     for target in (each for given in node.targets for each in ast.walk(given)):
-        if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store):
+        if (
+            isinstance(target, ast.Attribute)
+            and isinstance(target.ctx, ast.Store)
+            and not is_own(target)
+        ):
             to = dotted_name(target.value, imported)
             if to and not is_foreign(to):
                 yield from judged_of(target.value, ast.Constant(target.attr), imported)

@@ -2,7 +2,8 @@ import pytest
 
 from tests.store.answering import Answering
 from tests.store.asking import MOST, Asking
-from tests.store.support import Store
+from tests.store.support import Store, clocked_names
+from tests.support.network import Between
 from tests.support.slow_link import SlowLink
 from tests.support.waiting import PATIENCE
 
@@ -25,6 +26,16 @@ def store(redis_server, redis_url):
 def shard_steps(store):
     """The steps of one scanner."""
     return store.steps()
+
+
+@pytest.fixture
+def store_between(redis_server, redis_url):
+    """The same through a proxy that acts around the calls of scripts, `store.between`."""
+    with Between(redis_server.port, clocked_names()) as between:
+        made = Store(redis_server, port=between.port)
+        made.between = between
+        yield made
+        made.close()
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ from celery_delayq.core.store.record import (
     whole,
 )
 from celery_delayq.core.store.scanner_steps import ScannerSteps
-from celery_delayq.core.store.scripts import Scripts
+from celery_delayq.core.store.scripts import Scripts, load
 from celery_delayq.errors import DelayQError
 from tests.support.shards import SHARDS
 
@@ -121,11 +121,20 @@ def _clocked(script):
     return replace(script, text=text, sha=hashlib.sha1(text.encode()).hexdigest())
 
 
+def clocked_names():
+    """The names of these scripts, by their SHA-1."""
+    return {_clocked(script).sha.encode(): name for name, script in load().items()}
+
+
 class Store:
     """The package's Entries and ScannerSteps over one prefix, and the contents of their keys."""
 
-    def __init__(self, server, prefix="delayq", *, clocked=True, timeout=MEMBERSHIP.timeout):
+    def __init__(
+        self, server, prefix="delayq", *, clocked=True, timeout=MEMBERSHIP.timeout, port=None
+    ):
         self.endpoint = endpoint(server) if server else Endpoint()
+        if port is not None:
+            self.endpoint = Endpoint("127.0.0.1", port)
         self.membership = replace(MEMBERSHIP, timeout=timeout)
         # One of several shards: a script knows no other.
         self.keys = Keys(prefix, SHARDS - 1, SHARDS)

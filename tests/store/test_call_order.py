@@ -173,20 +173,19 @@ def test_a_stale_request_is_not_remembered(store):
     assert call.operation not in store.known_calls()[0]
 
 
-def test_a_caller_that_still_waits_issues_its_request_anew(store, monkeypatch):
+def test_a_caller_that_still_waits_issues_its_request_anew(store_between):
     """Another process cancels between the making of the request and its arrival."""
-    execute, done = store.scripts.connection.execute, []
+    store, between, done = store_between, store_between.between, []
 
-    def overtaken(step, command, until=None):
-        if step == "schedule" and not done:
+    def overtake():
+        if not done:
             store.set_us(now_us(store) + 1_000_000)
             done.append(cancel(store, "a").answer())
-        return execute(step, command, until)
 
-    store.entries.counts()
-    monkeypatch.setattr(store.scripts.connection, "execute", overtaken)
+    between.before("schedule", overtake)
     assert store.schedule("a", FAR_MS) == FAR_MS
     assert done == [b"not_found"]
+    assert between.asked["schedule"] == 2
 
 
 def test_a_cancel_finds_what_an_overtaken_reschedule_left(store):

@@ -8,9 +8,8 @@ import pytest
 
 from celery_delayq.core.clock import When, from_ms
 from celery_delayq.core.store import Outcome, State
-from celery_delayq.core.store.scripts import Scripts
-from celery_delayq.errors import StoreUnavailable
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, tally
+from tests.support.network import CUT
 
 pytestmark = pytest.mark.core
 
@@ -97,20 +96,14 @@ def test_no_token_is_used_twice(store):
     assert len({one.claim(1).entries[0].token for one in scanners for _ in range(10)}) == 20
 
 
-def test_an_ack_that_comes_late_takes_nothing_of_a_claim_that_arrives_twice(
-    store, shard_steps, monkeypatch
-):
-    asked, call = [], Scripts.call
-    monkeypatch.setattr(
-        Scripts, "call", lambda *args, **options: asked.append(options) or call(*args, **options)
-    )
+def test_an_ack_that_comes_late_takes_nothing_of_a_claim_that_arrives_twice(store_between):
+    store, shard_steps = store_between, store_between.steps()
     put(store, "a")
     claimed = shard_steps.claim(1).entries
-    request = asked[-1]
     assert shard_steps.ack(claimed) == 1
     put(store, "a")
     store.set_us(NOW_MS * 1000 + 1)
-    store.scripts.call("claim", **request)
+    store.between.repeat("claim")
     assert store.places("a") == ["leased"]
 
 
@@ -128,21 +121,13 @@ def test_a_claim_of_many_is_made_in_chunks_that_redis_does_in_a_few_milliseconds
     assert len(shard_steps.claim(100).entries) == 22
 
 
-def test_a_claim_that_is_cut_short_by_an_outage_keeps_what_it_has(
-    store, shard_steps, monkeypatch, limits
-):
+def test_a_claim_that_is_cut_short_by_an_outage_keeps_what_it_has(store_between, limits):
     limits(hand_over_chunk=10)
+    store, between = store_between, store_between.between
     put(store, *numbered(20))
-    call, calls = shard_steps._scripts.call, []
-
-    def fails_the_second_time(*args, **arguments):
-        calls.append(args)
-        if len(calls) == 2:
-            raise StoreUnavailable("claim", "gone")
-        return call(*args, **arguments)
-
-    monkeypatch.setattr(shard_steps._scripts, "call", fails_the_second_time)
-    assert ids_of(shard_steps.claim(20).entries) == numbered(10)
+    between.before("claim", lambda: CUT if between.asked["claim"] > 1 else None)
+    assert ids_of(store.steps().claim(20).entries) == numbered(10)
+    assert between.asked["claim"] > 1
 
 
 def test_an_entry_that_is_not_utf8_is_claimed_all_the_same(store, shard_steps):

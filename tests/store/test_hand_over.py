@@ -8,7 +8,6 @@ from celery_delayq.core import clock
 from celery_delayq.core.clock import When
 from celery_delayq.core.hooks import IDS, LATENESS
 from celery_delayq.core.store.scanner_steps import MAX_BYTES
-from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import StoreError
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS
@@ -153,14 +152,11 @@ def test_seconds_left_are_counted_by_redis_clock_to_the_microsecond(store, monke
     assert seen.seconds_until(seen.relay) is None
 
 
-def test_redis_is_taken_to_have_looked_at_its_clock_half_way(store, shard_steps, monkeypatch):
-    times = iter([10.0, 14.0])
-    shard_steps.hand_over()
-    read = load()["hand_over"].read
-    reply = read([0, 0, -1, -1, -1, -1, 0, [], [], [], [], []])
-    monkeypatch.setattr(shard_steps._scripts, "call", lambda *_, **__: reply)
-    monkeypatch.setattr(clock, "monotonic", lambda: next(times))
-    assert shard_steps.hand_over().read_at == 12.0
+def test_redis_is_taken_to_have_looked_at_its_clock_half_way(store_between, monkeypatch):
+    now = [10.0]
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
+    store_between.between.after("hand_over", lambda: now.append(now.pop() + 4))
+    assert store_between.steps().hand_over().read_at == 12.0
 
 
 @SHARE

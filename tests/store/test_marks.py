@@ -199,21 +199,20 @@ def test_the_task_that_was_let_through_can_put_itself_off(store, take, marks):
     assert is_taken(marks, "a")
 
 
-def test_a_live_worker_that_puts_its_task_off_asks_anew(store, take, marks, monkeypatch):
+def test_a_live_worker_that_puts_its_task_off_asks_anew(store, store_between, marks):
     """Its message was delivered again while it ran, and let through just before its request."""
-    store.entries.join()
-    execute, done = store.scripts.connection.execute, []
+    between, done = store_between.between, []
 
-    def overtaken(step, command, until=None):
-        if step == "schedule" and not done:
+    def overtake():
+        if not done:
             store.set_us(requests.now_us(store) + 1_000_000)
             done.append(is_taken(marks, "a"))
-        return execute(step, command, until)
 
-    monkeypatch.setattr(store.scripts.connection, "execute", overtaken)
-    take("a", again=True)
+    between.before("schedule", overtake)
+    store_between.entries.schedule([entry_of(marks, "a", again=True)])
 
     assert done == [False]
+    assert between.asked["schedule"] == 2
     assert store.places("a") == ["due"]
 
 

@@ -115,14 +115,21 @@ class Between:
     ``before("ack", act)`` calls *act* before Redis gets such a call, ``after("ack", act)`` before
     the caller gets the answer. If it returns ``CUT``, the connection is closed at that moment.
 
+    Args:
+        port: The Redis's.
+        names: The names of other scripts than the package's, by their SHA-1.
+
     Attributes:
         asked: How often each script was called.
+        last: The last call of each script, as it was sent.
     """
 
-    def __init__(self, port):
+    def __init__(self, port, names=()):
         self._port = port
+        self._names = {**names_by_sha(), **dict(names)}
         self._acts = {}
         self.asked = Counter()
+        self.last = {}
         self._listener = Listener(self._serve)
 
     def __enter__(self):
@@ -134,13 +141,27 @@ class Between:
         self._listener.__exit__(*error)
 
     def url(self, db=0):
-        return f"redis://127.0.0.1:{self._listener.port}/{db}"
+        return f"redis://127.0.0.1:{self.port}/{db}"
+
+    @property
+    def port(self):
+        return self._listener.port
 
     def before(self, script, act):
         self._acts["before", script] = act
 
     def after(self, script, act):
         self._acts["after", script] = act
+
+    def repeat(self, script):
+        """Let the last call of a script arrive once more, from nowhere."""
+        with socket.create_connection(("127.0.0.1", self._port)) as far:
+            far.sendall(self.last[script])
+            assert not far.recv(LARGE_PIECE).startswith(b"-")
+
+    def _script_of(self, sha_or_text):
+        name = self._names.get(sha_or_text)
+        return name or self._names[hashlib.sha1(sha_or_text).hexdigest().encode()]
 
     def _act(self, when, script):
         act = self._acts.get((when, script))
@@ -161,8 +182,9 @@ class Between:
                         end = begins.end() + int(begins[2])
                         while len(piece) < end:
                             piece += near.recv(LARGE_PIECE)
-                        script = script_of(piece[begins.end() : end])
+                        script = self._script_of(piece[begins.end() : end])
                         self.asked[script] += 1
+                        self.last[script] = piece
                         if self._act("before", script) is CUT:
                             break
                     far.sendall(piece)
@@ -177,6 +199,5 @@ class Between:
 
 
 @functools.cache
-def script_of(sha_or_text):
-    by_sha = {script.sha.encode(): name for name, script in load().items()}
-    return by_sha.get(sha_or_text) or by_sha[hashlib.sha1(sha_or_text).hexdigest().encode()]
+def names_by_sha():
+    return {script.sha.encode(): name for name, script in load().items()}
