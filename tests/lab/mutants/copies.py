@@ -14,6 +14,9 @@ from tests.support import reaper
 NOT_COPIED = shutil.ignore_patterns(".venv*", ".git", "__pycache__", ".*_cache", ".hypothesis")
 GRACE = 30  # seconds to end in good order
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+)", re.MULTILINE)
+SO_FAR = re.compile(r"^(tests/.+?) (?:FAILED|ERROR) +\[ *\d+%\]$", re.MULTILINE)
+HANGS = "(hangs)"
+NO_TESTS = 5  # pytest ran none, as none has the marker
 
 
 class StoppedError(Exception):
@@ -38,14 +41,14 @@ class Copy:
 
         Args:
             arguments: Of pytest.
-            seconds: A run that takes longer hangs, which is a failure, too.
+            seconds: A run that takes longer hangs: the last of its failures is ``HANGS``.
             env: More variables of its environment.
 
         Raises:
             StoppedError: somebody called `stop` meanwhile.
         """
         self._temporary.mkdir()
-        command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", *arguments]
+        command = [sys.executable, "-m", "pytest", "-v", "-rfE", "--tb=no", *arguments]
         # The copy comes before the installed package, also in processes that the tests start.
         ours = {"PYTHONPATH": str(self.tree), "TMPDIR": str(self._temporary)}
         self._process = process = subprocess.Popen(
@@ -61,14 +64,14 @@ class Copy:
                 said, _ = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
                 self._end()
-                process.communicate()
-                return ["(hangs)"]
+                said, _ = process.communicate()
+                return [*SO_FAR.findall(said), HANGS]
         finally:
             reaper.unwatch(process.pid)
             shutil.rmtree(self._temporary, ignore_errors=True)
         if self._stopped:
             raise StoppedError
-        if process.returncode == 0:
+        if process.returncode in (0, NO_TESTS):
             return []
         return FAILED.findall(said) or [f"(does not start) {said.strip()[-500:]}"]
 

@@ -1,15 +1,14 @@
 """A pytest plugin: write down what each test reaches; ``-p tests.lab.mutants.reached``.
 
-Each process writes a file into the folder of the variable DELAYQ_REACHED when it ends: its tests,
-with their seconds; and for each function ("celery_delayq/core/clock.py:12", where it begins) and
-script ("schedule.lua") the tests that entered it. Needs Python 3.12 for `sys.monitoring`.
+Each process writes a file into the folder of the variable DELAYQ_REACHED when it ends: for each of
+its tests the seconds, and the functions ("celery_delayq/core/clock.py:12", where it begins) and
+scripts ("schedule.lua") that it entered. Needs Python 3.12 for `sys.monitoring`.
 """
 
 import json
 import os
 import sys
 import time
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,7 @@ TOOL = 1  # sys.monitoring.COVERAGE_ID, which earlier Pythons lack
 PROCESSES = "processes"  # "reached" by a test in another Python process, which is not traced
 
 _entered: set[str] = set()
-_tests: list[tuple[str, float]] = []
-_reached: dict[str, list[int]] = defaultdict(list)
+_tests: dict[str, tuple[float, list[str]]] = {}
 
 
 def pytest_configure():
@@ -73,12 +71,10 @@ def pytest_runtest_protocol(item):
         # It may use a worker that another test started.
         if parallel.group_of(item):
             _entered.add(PROCESSES)
-        for each in _entered:
-            _reached[each].append(len(_tests))
-        _tests.append((item.nodeid, time.monotonic() - began))
+        _tests[item.nodeid] = time.monotonic() - began, sorted(_entered)
 
 
 def pytest_sessionfinish():
     if _tests:
         path = Path(os.environ["DELAYQ_REACHED"], f"{os.getpid()}.json")
-        path.write_text(json.dumps({"tests": _tests, "reached": _reached}), encoding="utf-8")
+        path.write_text(json.dumps(_tests), encoding="utf-8")
