@@ -114,10 +114,16 @@ def redis_url(redis_server):
 
 
 @pytest.fixture
-def between(redis_server, redis_url):
-    """A proxy before the suite's Redis that acts around the calls of scripts."""
-    with Between(redis_server.port) as proxy:
-        yield proxy
+def between_of():
+    """Put a proxy before a server that acts around the calls of scripts: ``between_of(server)``."""
+    with contextlib.ExitStack() as stack:
+        yield lambda server: stack.enter_context(Between(server.port))
+
+
+@pytest.fixture
+def between(between_of, redis_server, redis_url):
+    """Such a proxy before the suite's Redis."""
+    return between_of(redis_server)
 
 
 @pytest.fixture(scope="session")

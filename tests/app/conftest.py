@@ -30,7 +30,10 @@ def redis(redis_client):
 
 
 @pytest.fixture
-def url(redis, redis_server):
+def url(request, redis, redis_server):
+    """The suite's Redis; through the proxy `between` if a test asks for that."""
+    if "between" in request.fixturenames:
+        return request.getfixturevalue("between").url()
     return redis_server.url()
 
 

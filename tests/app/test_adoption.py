@@ -9,9 +9,9 @@ from unittest.mock import Mock
 import pytest
 
 from celery_delayq.contrib.adoption.adopting import AdoptingStep
-from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, comparable, envelope, lists, noop, only_message, to_ms
 from tests.app.test_entry_options import TERMS, WORDS, terms
+from tests.support.network import AWAY
 
 pytestmark = pytest.mark.libraries
 
@@ -187,19 +187,16 @@ def test_a_task_with_a_wrong_option_runs_at_once_and_logs_an_error(
 
 
 def test_a_message_that_the_store_does_not_take_is_left_to_the_broker(
-    stranger, consumer, app, monkeypatch, caplog
+    between, stranger, consumer, caplog
 ):
-    def away(*_, **__):
-        raise StoreUnavailable("schedule", "refused")
-
-    monkeypatch.setattr(type(app.delayq.services.entries), "schedule", away)
+    between.before("schedule", lambda: AWAY)
     stranger.send_task("t", task_id="a", delayq_at=FAR)
 
     consumer.receive()
 
     assert (consumer.ran, consumer.acked) == ([], [])
     assert caplog.messages == [
-        "task a: left to its broker, not scheduled: schedule failed: refused"
+        "task a: left to its broker, not scheduled: schedule failed: NOREPLICAS Not enough good replicas to write."
     ]
 
 

@@ -1,6 +1,7 @@
 """`schedule_many`: the outcome of each item, in order, independent of the other items."""
 
 import gc
+import threading
 import tracemalloc
 import weakref
 from datetime import datetime, timedelta, timezone
@@ -11,7 +12,6 @@ from celery.exceptions import QueueNotFound, SoftTimeLimitExceeded
 from kombu.exceptions import SerializerNotInstalled
 
 from celery_delayq import AlreadyScheduled, InvalidDueTime, Item
-from celery_delayq.core.store import Entries
 from celery_delayq.errors import (
     InvalidOption,
     InvalidSetting,
@@ -21,7 +21,9 @@ from celery_delayq.errors import (
 )
 from tests.app.bulk import numbered, plain_task
 from tests.app.support import FAR, LONG_AGO, lists, templates
+from tests.support.network import CUT
 from tests.support.shards import total, with_one_shard
+from tests.support.waiting import interrupt
 
 pytestmark = [pytest.mark.operations, pytest.mark.libraries]
 
@@ -150,9 +152,9 @@ def test_a_bad_item_is_refused_and_spoils_no_other(remind, delayq, name, place):
     assert delayq.get("held").args == ("first",)
 
 
-@pytest.mark.parametrize("between", [0, 300])
-def test_an_id_that_comes_twice_is_scheduled_once_with_its_first_arguments(remind, delayq, between):
-    items = [((1,), {}, None, "a"), *numbered(between), ((2,), {}, None, "a")]
+@pytest.mark.parametrize("others", [0, 300])
+def test_an_id_that_comes_twice_is_scheduled_once_with_its_first_arguments(remind, delayq, others):
+    items = [((1,), {}, None, "a"), *numbered(others), ((2,), {}, None, "a")]
 
     bulk = delayq.schedule_many(remind, items, at=FAR)
 
@@ -424,7 +426,7 @@ def test_progress_is_given_the_bulk_after_each_slice(remind, delayq):
     ],
 )
 def test_an_error_that_ends_a_bulk_carries_its_results_so_far(
-    remind, delayq, monkeypatch, error, where
+    between, remind, delayq, error, where
 ):
     def items():
         yield from numbered(250)
@@ -438,12 +440,13 @@ def test_an_error_that_ends_a_bulk_carries_its_results_so_far(
         if where == "progress" and len(so_far.ids) == 400:
             raise error
 
-    def schedule(self, *given, real=Entries.schedule, **options):
-        if where == "the call of Redis" and delayq.counts().scheduled == 399:
-            raise error
-        return real(self, *given, **options)
+    def stop():
+        if where == "the call of Redis" and between.asked["schedule"] == 3:
+            interrupt(threading.main_thread(), error)
+            return CUT
+        return None
 
-    monkeypatch.setattr(Entries, "schedule", schedule)
+    between.before("schedule", stop)
 
     with pytest.raises(error) as caught:
         delayq.schedule_many(remind, items(), at=FAR, progress=progress)

@@ -13,7 +13,6 @@ from kombu.serialization import registry
 
 from celery_delayq import Outcome
 from celery_delayq.core.message.shown import is_celery_s
-from celery_delayq.core.store import Entries
 from celery_delayq.errors import InvalidDueTime, InvalidOption, MessageTooLarge, NotATask
 from tests.app.support import FAR, LONG_AGO, comparable, envelope, only_message, templates
 
@@ -391,20 +390,19 @@ def test_a_revision_is_of_one_state_and_the_edit_can_ask_for_it(add, delayq):
 
 
 @pytest.fixture
-def overtaking(monkeypatch):
+def overtaking(between):
     """Let another caller change the task between an edit's read and its write, so many times."""
 
-    def overtake(times, change, real=Entries.edit):
-        left = iter(range(times))
+    def overtake(times, change):
+        left, changing = iter(range(times)), []
 
-        def edit(self, who, seen, new):
-            if next(left, None) is not None:
-                with monkeypatch.context() as patch:
-                    patch.setattr(Entries, "edit", real)
-                    change()
-            return real(self, who, seen, new)
+        def overtaken():
+            if not changing and next(left, None) is not None:
+                changing.append(True)
+                change()
+                changing.clear()
 
-        monkeypatch.setattr(Entries, "edit", edit)
+        between.before("edit", overtaken)
 
     return overtake
 

@@ -12,6 +12,7 @@ from celery_delayq.errors import InvalidOption, NotATask
 from celery_delayq.operations import rewriting
 from tests.app.support import FAR, LONG_AGO, Killed, hand_over_until_dead, lists
 from tests.support.shards import each
+from tests.support.waiting import interrupt
 
 
 @pytest.fixture
@@ -71,39 +72,32 @@ def test_it_reports_its_steps_and_goes_on_after_a_kill_by_its_cursor(fill, delay
     assert delayq.select(queue="new").count() == 2500
 
 
-def test_a_kill_within_a_step_leaves_whole_tasks_and_can_be_repeated(fill, delayq, monkeypatch):
+def test_a_kill_within_a_step_leaves_whole_tasks_and_can_be_repeated(between, fill, delayq):
     fill()
-    plain, calls = rewriting.Rewriting.step, []
 
-    def killed(self, *args):
-        plain(self, *args)
-        calls.append(args)
-        if len(calls) == 2:  # written, but not told
-            raise Killed
+    def kill():
+        if between.asked["edit"] == 2:  # written, but not told
+            interrupt(threading.main_thread(), Killed)
 
-    monkeypatch.setattr(rewriting.Rewriting, "step", killed)
+    between.after("edit", kill)
     selection = delayq.select(tag="t")
     with pytest.raises(Killed):
         selection.edit(add_tags=["new"])
-    monkeypatch.undo()
 
     assert delayq.select(tag="t", cursor=selection.cursor).edit(add_tags=["new"]) == 70
     assert {one.tags for one in delayq.select(all=True)} == {("t", "new")}
 
 
-def test_a_task_changed_after_it_was_read_is_read_again(fill, delayq, monkeypatch):
+def test_a_task_changed_after_it_was_read_is_read_again(between, fill, delayq):
     fill(3)
-    plain, first = rewriting.peek, [True]
+    overtaken = []
 
-    def peeking(*args, **options):
-        met = list(plain(*args, **options))
-        if first and options.get("reads"):
-            first.clear()
-            for task in list(delayq.tasks()):
-                assert delayq.edit(task, add_tags=["theirs"])
-        return met
+    def overtake():
+        if not overtaken:
+            overtaken.extend(delayq.tasks())
+            assert all(delayq.edit(task, add_tags=["theirs"]) for task in overtaken)
 
-    monkeypatch.setattr(rewriting, "peek", peeking)
+    between.before("edit", overtake)
 
     assert delayq.select(queue="old").edit(add_tags=["ours"]) == 3
 

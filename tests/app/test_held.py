@@ -11,7 +11,6 @@ from celery.result import AsyncResult, GroupResult, result_from_tuple
 from celery_delayq import DelayQ, Outcome, ScheduledResult, State
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.integration.async_result import word_of
-from celery_delayq.core.store import Entries
 from tests.app.support import FAR, LONG_AGO
 from tests.support.ports import free_port
 
@@ -24,13 +23,11 @@ def app(app_with_results):
 
 
 @pytest.fixture
-def unasked(monkeypatch):
-    """Fail if the store is read."""
-
-    def asked(*_):
-        pytest.fail("the store was read")
-
-    monkeypatch.setattr(Entries, "state", asked)
+def unasked(between):
+    """Fail if the store is asked for a task."""
+    yield
+    assert between.asked["schedule"] or between.asked == {}
+    assert between.asked["find"] == 0
 
 
 class Own(AsyncResult):

@@ -9,7 +9,6 @@ from celery import chain
 
 from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, StoreUnavailable
-from celery_delayq.operations import releasing
 from tests.app.support import (
     FAR,
     LONG_AGO,
@@ -380,18 +379,11 @@ def anew(delayq, redis):
     ids=["reschedule", "edit", "cancel", "anew", "dies"],
 )
 def test_a_task_changed_after_it_was_read_is_read_anew(
-    add, delayq, redis, monkeypatch, *, change, left
+    between, add, delayq, redis, *, change, left
 ):
     add.apply_async((1,), task_id="a", delayq_at=FAR)
-    read, changes = releasing.Release._new_record, iter([change])
-
-    def changed(self, met, record):
-        new = read(self, met, record)
-        for one in changes:
-            one(delayq, redis)
-        return new
-
-    monkeypatch.setattr(releasing.Release, "_new_record", changed)
+    changes = iter([change])
+    between.before("release", lambda: [one(delayq, redis) for one in changes])
     count = delayq.select(all=True).release()
     assert (count, count.dead) == (len(left), delayq.counts().dead)
     delayq.hand_over()

@@ -9,9 +9,10 @@ from contextlib import suppress
 import pytest
 
 from celery_delayq import State
-from celery_delayq.core.store import changes
 from celery_delayq.errors import InvalidDueTime, InvalidOption, StoreDiffers, StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, Killed, claim, lists
+from tests.support.network import AWAY
+from tests.support.waiting import interrupt
 
 WAYS = {
     "a tag": {"tag": "two"},
@@ -197,18 +198,10 @@ def test_a_dry_run_counts_what_a_conditional_move_moves(fill, select, time, cond
 
 
 @two_ways
-def test_a_failure_in_the_middle_tells_what_was_done(fill, select, monkeypatch):
+def test_a_failure_in_the_middle_tells_what_was_done(between, fill, select):
     fill()
     selection = select()
-    plain, left = changes._in_chunks, [4]
-
-    def failing(*args):
-        left[0] -= 1
-        if not left[0]:
-            raise StoreUnavailable("cancel", "it is away", False)
-        return plain(*args)
-
-    monkeypatch.setattr(changes, "_in_chunks", failing)
+    between.before("cancel", lambda: AWAY if between.asked["cancel"] == 4 else None)
     with pytest.raises(StoreUnavailable) as failed:
         selection.cancel()
     done = failed.value.so_far
@@ -242,22 +235,18 @@ def test_a_killed_change_goes_on_from_the_cursor_that_progress_stored(
 
 @two_ways
 def test_a_kill_before_it_is_told_lets_one_step_come_twice_and_a_condition_avoids_that(
-    fill, select, monkeypatch
+    between, fill, select
 ):
     fill()
-    selection, plain, left = select(), changes._in_chunks, [3]
+    selection = select()
 
-    def killed(*args):
-        for answer in plain(*args):
-            left[0] -= 1
-            if not left[0]:
-                raise Killed
-            yield answer
+    def kill():
+        if between.asked["reschedule"] == 3:
+            interrupt(threading.main_thread(), Killed)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(changes, "_in_chunks", killed)
-        with pytest.raises(Killed):
-            selection.reschedule(by=-5, if_due=FAR)
+    between.after("reschedule", kill)
+    with pytest.raises(Killed):
+        selection.reschedule(by=-5, if_due=FAR)
     done = sum(task.due.timestamp() == FAR - 5 for task in select())
 
     again = select(cursor=selection.cursor).reschedule(by=-5, if_due=FAR)

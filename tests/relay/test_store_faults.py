@@ -1,14 +1,15 @@
 """The link to the store breaks between two steps of a relay; the broker works all the time."""
 
 import pytest
+import redis
 from kombu import Queue
 
-from celery_delayq.core.servers import endpoint
-from celery_delayq.core.store.scanner_steps import MAX_REFUSALS, ScannerSteps
+from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import StoreUnavailable
 from tests.lab.faults.proxy import Proxy
 from tests.relay.house import end_leases, new_name
+from tests.support.network import CUT
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
@@ -73,36 +74,32 @@ def test_a_lost_answer_to_a_claim_loses_nothing(house, store_proxy):
     assert house.left() == 0
 
 
-def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(house, store_proxy, monkeypatch):
-    ack = ScannerSteps.ack
-
-    def away_once(shard_steps, claimed):
-        monkeypatch.setattr(ScannerSteps, "ack", ack)
-        store_proxy.cut()
-        store_proxy.stall()
-        try:
-            with monkeypatch.context() as impatient:
-                impatient.setattr(endpoint, "TIMEOUT", 0.5)
-                return ack(shard_steps, claimed)
-        finally:
-            store_proxy.resume()
-
-    monkeypatch.setattr(ScannerSteps, "ack", away_once)
+def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(make_house, rabbitmq_server, between):
+    house = make_house(rabbitmq_server.url, delayq_url=between.url(), delayq_timeout=0.5)
+    house.declare(Queue(house.queue))
     house.due_now(task_id="a")
-    [first] = house.take()
-    end_leases(house.client)
-    [second] = house.take()
+    between.before("ack", lambda: CUT)
+    with pytest.raises(StoreUnavailable, match=r"^ack failed: "):
+        house.relay().batch(lambda: False)
+    assert between.asked["ack"] >= 1
+    assert house.counts() == (0, 1, 0)
+    between.before("ack", lambda: None)
+    with redis.Redis.from_url(between.url()) as client:
+        end_leases(client)
+    house.start()
+    first, second = house.take(count=2)
     assert [redelivered(first), redelivered(second)] == [False, True]
     settled(house)
     assert house.left() == 0
 
 
 @pytest.fixture
-def wanting(start_redis, make_house, each_redis):
+def wanting(between_of, start_redis, make_house, each_redis):
     """A house whose store can require replicas; its broker is another Redis."""
     store, broker = start_redis(binary=each_redis.binary), start_redis()
-    made = make_house(broker.url(), delayq_url=store.url())
-    made.client = store.client()
+    between = between_of(store)
+    made = make_house(broker.url(), delayq_url=between.url())
+    made.client, made.between = store.client(), between
     return made
 
 
@@ -122,20 +119,16 @@ def test_a_store_that_wants_replicas_lends_nothing_and_counts_no_attempt(wanting
     assert wanting.counts() == (0, 0, 0)
 
 
-def test_a_store_that_wants_replicas_after_the_claim_has_a_marked_copy_sent(wanting, monkeypatch):
+def test_a_store_that_wants_replicas_after_the_claim_has_a_marked_copy_sent(wanting):
     """As for every ack that the store cannot take; no entry is refused, and none dead."""
     relay = wanting.relay()
     wanting.due_now(task_id="a")
-    ack = ScannerSteps.ack
-
-    def wants_by_then(shard_steps, claimed):
-        wanting.client.config_set("min-replicas-to-write", 1)
-        return ack(shard_steps, claimed)
-
-    monkeypatch.setattr(ScannerSteps, "ack", wants_by_then)
+    wanting.between.before(
+        "ack", lambda: wanting.client.config_set("min-replicas-to-write", 1) and None
+    )
     with pytest.raises(StoreUnavailable, match=r"^ack failed: NOREPLICAS"):
         relay.batch(lambda: False)
-    monkeypatch.undo()
+    wanting.between.before("ack", lambda: None)
     assert wanting.counts() == (0, 1, 0)
     wanting.client.config_set("min-replicas-to-write", 0)
     end_leases(wanting.client)

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from celery_delayq.core.store.scanner_steps import ScannerSteps
 from tests.lab.faults.proxy import Proxy
+from tests.support.network import CUT
 from tests.support.shards import SHARDS, each
 from tests.support.waiting import PATIENCE, eventually
 
@@ -197,21 +197,14 @@ def test_a_read_only_replica_that_becomes_master_is_used_again(house, start_redi
 
 
 def test_without_the_replicas_that_redis_wants_what_is_due_waits_and_is_to_blame_for_nothing(
-    house, start_redis, each_redis, monkeypatch
+    between_of, house, start_redis, each_redis
 ):
     server = start_redis(binary=each_redis.binary)
-    made = house(server.url(), delayq_safety_interval=60)
+    between, may_look = between_of(server), threading.Event()
+    made = house(between.url(), delayq_safety_interval=60)
     made.client = client = server.client()
-    hand_over, may_look = ScannerSteps.hand_over, threading.Event()
-
-    def when_it_may(shard_steps, **asked):
-        assert may_look.wait(PATIENCE)
-        return hand_over(shard_steps, **asked)
-
-    monkeypatch.setattr(ScannerSteps, "hand_over", when_it_may)
-    may_look.set()
     made.start_asleep()
-    may_look.clear()
+    between.before("hand_over", lambda: None if may_look.wait(PATIENCE) else CUT)
     result = made.task.delay_for(0)
     client.config_set("min-replicas-to-write", 1)
     client.config_resetstat()

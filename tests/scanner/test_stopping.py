@@ -1,6 +1,5 @@
 """After a stop the scanner claims nothing more, and closes everything."""
 
-import ctypes
 import logging
 import threading
 
@@ -8,7 +7,7 @@ import pytest
 
 from celery_delayq.errors import StoreUnavailable
 from tests.scanner.fakes import START_MS
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE, eventually, interrupt
 
 pytestmark = pytest.mark.core
 
@@ -128,8 +127,7 @@ def test_stop_in_the_middle_of_many_batches_leaves_the_rest_in_the_store(house, 
 def end_thread(made):
     """Let SystemExit come up in the thread of a sleeping scanner, and wake it."""
     [thread] = [one for one in threading.enumerate() if one.name == "delayq-scanner"]
-    raised = ctypes.c_long(thread.ident), ctypes.py_object(SystemExit)
-    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(*raised) == 1
+    interrupt(thread, SystemExit)
     made.task.delay_for(0)
 
 

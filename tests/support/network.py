@@ -11,6 +11,9 @@ from multiprocessing.connection import wait
 
 from celery_delayq.core.store.scripts import load
 
+LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
+FULL = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+AWAY = b"-NOREPLICAS Not enough good replicas to write.\r\n"  # and it is not asked again
 CUT = object()  # closes the connection; see `Between`
 LARGE_PIECE = 1 << 16
 BEGINS = re.compile(rb"\*\d+\r\n\$\d+\r\n(EVALSHA|EVAL)\r\n\$(\d+)\r\n")
@@ -113,7 +116,8 @@ class Between:
     """A proxy before a Redis that lets a test act around the calls of a script.
 
     ``before("ack", act)`` calls *act* before Redis gets such a call, ``after("ack", act)`` before
-    the caller gets the answer. If it returns ``CUT``, the connection is closed at that moment.
+    the caller gets the answer. If it returns ``CUT``, the connection is closed at that moment; if
+    it returns bytes, they are the answer.
 
     Args:
         port: The Redis's.
@@ -185,16 +189,21 @@ class Between:
                         script = self._script_of(piece[begins.end() : end])
                         self.asked[script] += 1
                         self.last[script] = piece
-                        if self._act("before", script) is CUT:
+                        instead = self._act("before", script)
+                        if instead is CUT:
                             break
+                        if isinstance(instead, bytes):
+                            near.sendall(instead)
+                            continue
                     far.sendall(piece)
                 if far in ready:
                     if not (answer := far.recv(LARGE_PIECE)):
                         break
                     answered, script = script, None
-                    if self._act("after", answered) is CUT:
+                    instead = answered and self._act("after", answered)
+                    if instead is CUT:
                         break
-                    near.sendall(answer)
+                    near.sendall(instead if isinstance(instead, bytes) else answer)
         hang_up(near)
 
 

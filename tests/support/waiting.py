@@ -1,5 +1,7 @@
-"""The one place where a test may poll."""
+"""The one place where a test may poll; and a word to another thread."""
 
+import ctypes
+import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -28,3 +30,9 @@ def _name(predicate: Callable[[], object]) -> str:
     code = getattr(predicate, "__code__", None)
     where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
     return getattr(predicate, "__qualname__", repr(predicate)) + where
+
+
+def interrupt(thread: threading.Thread, kind: type[BaseException]) -> None:
+    """Let an exception come up in another thread, as soon as that runs Python again."""
+    raised = ctypes.c_long(thread.ident), ctypes.py_object(kind)
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(*raised) == 1
