@@ -200,6 +200,16 @@ def test_another_policy_leaves_the_task_s_max_wait_behind(task, delayq):
     assert second.id == first.id
 
 
+def test_a_call_with_the_task_s_policy_keeps_the_task_s_max_wait(task, delayq):
+    calm = task(delayq_conflict="debounce", delayq_max_wait=60)
+
+    for _ in range(2):
+        delayq.schedule(calm, at=FAR, key="k", conflict="debounce")
+
+    waiting = delayq.get(key="k")
+    assert (waiting.due - waiting.created).total_seconds() == pytest.approx(60, abs=0.001)
+
+
 def test_a_call_that_is_not_scheduled_does_not_ask_for_them(task, redis):
     task(delayq_tags="no list", delayq_key="k").delay()
 

@@ -109,7 +109,7 @@ MISTAKES = {
             "no time": lambda add, delayq, _: delayq.schedule(add.s(1)),
             "a time of none": lambda add, delayq, _: delayq.schedule(add.s(1), at=None),
         },
-        "expected exactly one of at, after": {
+        f"time is {{'at': {FAR!r}, 'after': 60}}; expected exactly one of at, after": {
             "two times": lambda add, delayq, _: delayq.schedule(add.s(1), at=FAR, after=60)
         },
         "time is None; expected at, after or spread; or a time in each item": {

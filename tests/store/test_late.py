@@ -96,6 +96,18 @@ def test_an_entry_that_may_have_been_delivered_is_owed_as_uncertain(store):
     assert shard_steps.owed()[0].outcome is Outcome.UNCERTAIN
 
 
+@pytest.mark.parametrize("word", ["unknown", "refused"])
+def test_nothing_is_left_of_the_attempts_of_one_that_is_skipped(store, word):
+    schedule(store, "a", relayed=True)
+    shard_steps = store.steps()
+    shard_steps.nack(word, shard_steps.claim(1).entries, reason="no such queue")
+    store.set_ms(NOW_MS + 5001)
+    shard_steps.hand_over()
+    assert shard_steps.claim(1).skipped
+    assert not store.raw.exists(store.keys["claims"], store.keys["errors"])
+    store.check()
+
+
 def test_given_another_time_it_is_late_from_then_on(store):
     schedule(store, "a")
     store.set_ms(NOW_MS + 60_000)
