@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.lab.leaves import CORE, OPERATIONS, files_with
+from tests.lab.leaves import files_with
 from tests.lab.mutants import report
 from tests.lab.mutants.chosen import Chosen, file_of
 from tests.lab.mutants.copies import HANGS, NOT_COPIED, Copy
@@ -43,7 +43,6 @@ from tests.lab.mutants.known import (
 )
 from tests.lab.mutants.sites import Site, sites
 
-LAYERS = [CORE, OPERATIONS]  # of the package; the tests of each have a marker of its name
 FOLDERS = (
     *("unit", "operations", "store", "protocol", "lab/simulator", "scanner", "relay", "reshard"),
     *("app", "cli", "rules", "web", "metrics", "testing"),
@@ -75,10 +74,10 @@ def drawn(names: list[str], size: int, seed: int) -> list[str]:
     return sorted(names, key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest())[:size]
 
 
-def reached(copy: Copy, processes: int, kept: Map, marked: list[str]) -> Chosen:
+def reached(copy: Copy, processes: int, kept: Map, marked: str) -> Chosen:
     """What each test reaches; run the files of which that is unknown, on the unchanged package."""
     if marked:
-        files = list(map(str, files_with(Path(), *marked)))
+        files = list(map(str, files_with(Path(), marked)))
     else:
         files = test_files(*(TESTS / each for each in FOLDERS))
     if missing := kept.missing(files):
@@ -86,7 +85,7 @@ def reached(copy: Copy, processes: int, kept: Map, marked: list[str]) -> Chosen:
         with tempfile.TemporaryDirectory(prefix="delayq-reached-") as folder:
             failed = copy.failures(
                 *("-p", "tests.lab.mutants.reached", "-n", str(processes), "-k", LEFT_OUT),
-                *(["-m", " or ".join(marked)] if marked else []),
+                *(["-m", marked] if marked else []),
                 *missing,
                 DELAYQ_REACHED=folder,
             )
@@ -174,15 +173,14 @@ class Trial:
 
 def tried(asked: argparse.Namespace, folder: Path) -> None:
     """Try each change that was drawn, in copies of the tree below a folder."""
-    layers = LAYERS[: 2 if asked.operations else asked.core]
-    name = "-".join(["mutants", *layers[-1:]])
-    sites_of = places(asked.paths or [PACKAGE / each for each in layers] or [PACKAGE])
+    name, above = ("mutants-core", PACKAGE / "core") if asked.core else ("mutants", PACKAGE)
+    sites_of = places(asked.paths or [above])
     chosen = drawn(list(sites_of), asked.size, asked.seed)
     results = Results(name, asked.seconds, whole=asked.by_file)
     made = [Copy(folder / str(number)) for number in range(asked.processes)]
     pool = ThreadPoolExecutor(asked.processes)
     try:
-        tests = reached(made[0], asked.processes, Map(name), layers)
+        tests = reached(made[0], asked.processes, Map(name), marked="core" if asked.core else "")
         trial = Trial(tests, results, asked)
         for copy in made:
             trial.copies.put(copy)
@@ -214,11 +212,7 @@ def main() -> None:
     )
     parser.add_argument("paths", nargs="*", type=Path, help="only of these files and folders")
     parser.add_argument("--by-file", action="store_true", help="all tests of a module's own files")
-    layer = parser.add_mutually_exclusive_group()
-    layer.add_argument("--core", action="store_true", help="the core, by the tests marked core")
-    layer.add_argument(
-        "--operations", action="store_true", help="the same, and operations by those marked so"
-    )
+    parser.add_argument("--core", action="store_true", help="the core, by the tests marked core")
     parser.add_argument("--size", type=int, default=80, help="changes")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="then begin no other")

@@ -12,7 +12,7 @@ from tests.support.lua_files import altered
 
 LUA = Path("celery_delayq/core/store/lua")
 # Fewer tests that enter a function may be no more than those that filled a cache: then all that
-# enter its file follow.
+# enter its file follow, and those that may enter it in processes that they start.
 FEW = 20
 QUICK = 1.0  # seconds
 # How many files count as a module's own if none has its name.
@@ -36,7 +36,7 @@ class Chosen:
                 self._reached[place].add(name)
 
     def tests(self, site: Site) -> list[str]:
-        """First those that reach the change; then those that may, in processes that they start."""
+        """Those that reach the change; if these are few, then those that may."""
         first = set().union(*(self._reached[each] for each in _places(site)))
         in_file = set().union(
             *(tests for place, tests in self._reached.items() if place.startswith(f"{site.path}:"))
@@ -44,7 +44,8 @@ class Chosen:
         ordered = dict.fromkeys(self._sorted(first))
         if len(ordered) < FEW:
             ordered |= dict.fromkeys(self._sorted(in_file))
-        return [*(ordered | dict.fromkeys(self._sorted(self._reached[PROCESSES])))]
+            ordered |= dict.fromkeys(self._sorted(self._reached[PROCESSES]))
+        return [*ordered]
 
     def own_files(self, module: str, sites: list[Site]) -> list[str]:
         """The test files that are a module's own; *sites* are in it.
