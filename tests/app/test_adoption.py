@@ -195,9 +195,8 @@ def test_a_message_that_the_store_does_not_take_is_left_to_the_broker(
     consumer.receive()
 
     assert (consumer.ran, consumer.acked) == ([], [])
-    assert caplog.messages == [
-        "task a: left to its broker, not scheduled: schedule failed: NOREPLICAS Not enough good replicas to write."
-    ]
+    [line] = caplog.messages
+    assert line.startswith("task a: left to its broker, not scheduled: schedule failed: NOREPLICAS")
 
 
 def test_a_plain_task_and_a_delivered_one_run_at_once(stranger, consumer, app, add, redis):

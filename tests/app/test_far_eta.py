@@ -11,9 +11,9 @@ from kombu import Exchange, Queue
 from kombu.common import QoS
 
 from celery_delayq.core import clock
-from celery_delayq.errors import StoreFull, StoreUnavailable
 from tests.app import test_adoption
 from tests.app.support import noop, only_message, to_ms
+from tests.support.network import AWAY, CUT, FULL
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
@@ -66,17 +66,12 @@ def consumer(adopting, stranger):
 
 
 @pytest.fixture
-def hanging(adopting, monkeypatch):
-    """The store answers no call that schedules before ``hanging.clear()``."""
-    kind, hanging = type(adopting.delayq.services.entries), [True]
-    schedule = kind.schedule
-
-    def hang(entries, new, **options):
-        eventually(lambda: not hanging)
-        return schedule(entries, new, **options)
-
-    monkeypatch.setattr(kind, "schedule", hang)
-    return hanging
+def hanging(between):
+    """The store gets no call that schedules before ``hanging.set()``."""
+    may_come = Event()
+    between.before("schedule", lambda: may_come.wait(PATIENCE) and None)
+    yield may_come
+    may_come.set()
 
 
 def is_adopted(consumer, task_id="a"):
@@ -214,15 +209,8 @@ def test_a_message_from_the_store_is_not_adopted(adopting, consumer):
     assert len(consumer.ran) == 2
 
 
-def test_a_task_that_is_revoked_on_its_way_is_not_held(stranger, consumer, adopting, monkeypatch):
-    write = consumer.step._worker._entering.write
-
-    def revoked_meanwhile(*args, **options):
-        answers = write(*args, **options)
-        state.revoked.add("a")
-        return answers
-
-    monkeypatch.setattr(consumer.step._worker._entering, "write", revoked_meanwhile)
+def test_a_task_that_is_revoked_on_its_way_is_not_held(between, stranger, consumer):
+    between.before("schedule", lambda: state.revoked.add("a"))
     stranger.send_task("t", task_id="a", eta=FAR)
 
     consumer.receive()
@@ -258,25 +246,19 @@ def test_an_adopted_message_that_is_redelivered_is_acknowledged_and_does_not_run
 
 
 def test_a_late_request_of_a_stopped_worker_stores_nothing_once_another_runs_the_task(
-    consumer, redis, monkeypatch
+    between, consumer, redis, monkeypatch
 ):
     adopting, eta = consumer.app, datetime.now(timezone.utc) + timedelta(seconds=600)
     consumer.stranger.send_task("t", task_id="a", eta=eta)
     _, raw = only_message(redis)
-    connection = adopting.delayq.services.scripts[0].connection
-    plain, is_sent, may_arrive, arrived = connection.execute, Event(), Event(), Event()
+    is_sent, may_arrive, arrived = Event(), Event(), Event()
 
-    def held(step, command, until=None):
-        if step != "schedule":
-            return plain(step, command, until)
+    def hold():
         is_sent.set()
         may_arrive.wait(2 * PATIENCE)
-        try:
-            return plain(step, command, until)
-        finally:
-            arrived.set()
 
-    monkeypatch.setattr(connection, "execute", held)
+    between.before("schedule", hold)
+    between.after("schedule", arrived.set)
     consumer.receive()
     assert is_sent.wait(PATIENCE)
     consumer.step.stop(consumer)
@@ -306,17 +288,16 @@ def test_a_redelivered_message_that_was_never_adopted_is_adopted_if_its_eta_is_f
 
 
 @pytest.mark.parametrize(
-    "error", [StoreUnavailable("schedule", "refused", False), StoreFull("schedule", "OOM")]
+    ("answer", "error"),
+    [
+        (AWAY, "NOREPLICAS Not enough good replicas to write."),
+        (FULL, "command not allowed when used memory > 'maxmemory'."),
+    ],
 )
-def test_while_the_store_is_away_messages_are_left_to_celery(
-    stranger, consumer, monkeypatch, caplog, error
+def test_while_the_store_is_away_messages_are_left_to_celery(  # noqa: PLR0917
+    between, stranger, consumer, caplog, answer, error
 ):
-    adopting = consumer.app
-
-    def away(*_, **__):
-        raise error
-
-    monkeypatch.setattr(type(adopting.delayq.services.entries), "schedule", away)
+    between.before("schedule", lambda: answer)
     for task_id in "ab":
         stranger.send_task("t", task_id=task_id, eta=FAR)
         consumer.receive()
@@ -324,36 +305,29 @@ def test_while_the_store_is_away_messages_are_left_to_celery(
 
     assert consumer.acked == []
     assert [one.levelno for one in caplog.records] == [logging.WARNING]
-    assert caplog.messages == [f"workers hold eta messages for the next 5 s: {error}"]
+    held = "workers hold eta messages for the next 5 s"
+    assert caplog.messages == [f"{held}: schedule failed: {error}"]
 
 
 def test_a_message_that_may_be_stored_is_neither_run_nor_acknowledged_before_an_answer(
-    stranger, consumer, adopting, monkeypatch, limits
+    between, stranger, consumer, adopting, limits
 ):
     limits(adoption_again_s=0.05)
-    kind, asked = type(adopting.delayq.services.entries), []
-    schedule = kind.schedule
-
-    def unanswered(entries, new, **options):
-        asked.append([one.task_id for one in new])
-        answers = schedule(entries, new, **options)
-        if len(asked) < 4:
-            raise StoreUnavailable("schedule", "timed out")
-        return answers
-
-    monkeypatch.setattr(kind, "schedule", unanswered)
+    adopting.conf.delayq_timeout = 0.2
+    asked, is_lost = between.asked, [True]
+    between.after("schedule", lambda: CUT if is_lost else None)
     stranger.send_task("t", task_id="a", eta=FAR)
     consumer.receive()
-    eventually(lambda: len(asked) >= 3)
+    eventually(lambda: asked["schedule"] >= 3)
     consumer.settle()
     assert (consumer.ran, consumer.acked) == ([], [])
     stranger.send_task("t", task_id="b", eta=FAR)
     consumer.receive()
     assert [one.headers["id"] for one in consumer.ran] == ["b"]
+    is_lost.clear()
 
     eventually(lambda: consumer.settle() or consumer.acked)
 
-    assert asked == [["a"]] * 4
     assert consumer.acked == ["a"]
     assert adopting.delayq.counts().scheduled == 1
 
@@ -365,7 +339,7 @@ def test_a_store_that_hangs_does_not_hold_up_the_consumer(stranger, consumer, ad
         consumer.receive()
     assert (consumer.acked, adopting.delayq.counts().scheduled) == ([], 0)
     assert consumer.qos.value > consumer.initial_prefetch_count
-    hanging.clear()
+    hanging.set()
 
     eventually(lambda: consumer.settle() or len(consumer.acked) + len(consumer.ran) == 20)
 
@@ -380,7 +354,7 @@ def test_a_message_of_a_lost_connection_is_not_acknowledged(stranger, consumer, 
     consumer.step.start(consumer)
     message.delivery_info["redelivered"] = True
     consumer.take(message)
-    hanging.clear()
+    hanging.set()
 
     eventually(lambda: consumer.settle() or consumer.acked)
 
@@ -388,8 +362,9 @@ def test_a_message_of_a_lost_connection_is_not_acknowledged(stranger, consumer, 
     assert adopting.delayq.counts().scheduled == 1
 
 
-def test_an_error_of_ours_is_no_worker_s_end(stranger, consumer, monkeypatch, caplog):
-    monkeypatch.setattr(consumer.step._worker._queues, "of", lambda _: 1 / 0)
+def test_an_error_of_ours_is_no_worker_s_end(stranger, consumer, caplog):
+    """Such as one about a consumer that is not as Celery's is today."""
+    del consumer.task_consumer
     stranger.send_task("t", task_id="a", eta=FAR)
 
     consumer.receive()
