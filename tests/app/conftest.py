@@ -64,12 +64,12 @@ def app(delayq_app, url):
 
 
 @pytest.fixture
-def app_with_results(delayq_app, redis_server, redis):
+def app_with_results(delayq_app, redis_server, url):
     """Broker and store in database 0, results in 1."""
     with warnings.catch_warnings():
         # redis-py 8 deprecates it, and Celery's backend calls it.
         warnings.filterwarnings("ignore", "Call to deprecated setex", DeprecationWarning)
-        yield delayq_app(redis_server.url(), redis_server.url(1))
+        yield delayq_app(url, redis_server.url(1))
 
 
 @pytest.fixture

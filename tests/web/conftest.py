@@ -7,11 +7,11 @@ from itertools import count
 import pytest
 from werkzeug.test import Client
 
-from celery_delayq import DelayQ
-from celery_delayq.contrib.web import bulk, page_changed, wsgi
-from celery_delayq.errors import StoreUnavailable
+from celery_delayq.contrib.web import page_changed, wsgi
+from celery_delayq.core import clock
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
+from tests.support.network import AWAY
 from tests.support.waiting import PATIENCE, eventually
 
 __all__ = ["delayq", "delayq_app", "redis", "redis_client", "url"]
@@ -183,9 +183,9 @@ def many(app, redis):
 
 @pytest.fixture
 def short_steps(monkeypatch, limits):
-    """Let each step of a change end after its first few tasks."""
-    monkeypatch.setattr(bulk, "is_enough", lambda *_: True)
-    limits(selection_chunk=2, release_step=2, selection_page=3)
+    """Let each step of a change end after its first few tasks: on a clock that stands."""
+    limits(web_bulk_s=0, selection_chunk=2, release_step=2, selection_page=3)
+    monkeypatch.setattr(clock, "monotonic", lambda: 1000.0)
 
 
 @pytest.fixture
@@ -203,17 +203,11 @@ def die(app, redis):
 
 
 @pytest.fixture
-def go_away(monkeypatch):
-    """Let Redis be away for one call of a method: ``go_away("cancel", at=2)``."""
+def go_away(between):
+    """Let Redis be away for one call of a script: ``go_away("cancel", at=2)``."""
 
-    def go_away(method, at=1):
-        own, calls = getattr(DelayQ, method), count(1)
-
-        def called(*given, **options):
-            if next(calls) == at:
-                raise StoreUnavailable(method, "it is gone")
-            return own(*given, **options)
-
-        monkeypatch.setattr(DelayQ, method, called)
+    def go_away(script, at=1):
+        calls = count(1)
+        between.before(script, lambda: AWAY if next(calls) == at else None)
 
     return go_away

@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.contrib.web import bulk
-from celery_delayq.core.tasks import selection as selections
-from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR
+from tests.support.waiting import PATIENCE
 from tests.web.conftest import IDS
 from tests.web.support import FURTHER, chosen, counted, field, is_wrong, left, ticks, walk, worked
 
+GONE = "NOREPLICAS Not enough good replicas to write."
 FORGED = "this link's figures are not those of a step on these pages; nothing was done"
 
 
@@ -78,7 +77,7 @@ def test_redis_goes_away_among_the_ticked(app, browser, many, go_away):
     some = [ticked[task_id] for task_id in IDS[:3]]
     page = browser.change("/selected", sure="1", one=some, action="cancel")
     assert (page.status, page.said) == (503, "1 task of 3 was cancelled.")
-    untried = "cancel failed: it is gone; the tasks below were not tried task-02 not tried"
+    untried = f"cancel failed: {GONE}; the tasks below were not tried task-02 not tried"
     assert untried in page.text
     assert left(app) == IDS[1:]
 
@@ -194,26 +193,18 @@ def test_times_from_now_are_fixed_by_the_count(app, browser, many, monkeypatch):
     assert len(left(app)) == 10 - cancelled < 10
 
 
-def test_redis_goes_away_between_two_steps(app, browser, many, short_steps, monkeypatch):
+def test_redis_goes_away_between_two_steps(app, browser, many, short_steps, limits, go_away):
     page = counted(browser, {}, action="cancel")
     page = browser.get(browser.post(page.action_with("<button")).location)
     so_far = len(IDS) - len(left(app))
-    steps, done = selections.changes.cancel, []
-
-    def failing(link, targets, **options):
-        if done:
-            raise StoreUnavailable("cancel", "it is gone")
-        done.append(targets)
-        yield from steps(link, targets, **options)
-
-    monkeypatch.setattr(selections.changes, "cancel", failing)
-    monkeypatch.setattr(bulk, "is_enough", lambda *_: False)
+    go_away("cancel", at=2)
+    limits(web_bulk_s=PATIENCE)
     broken = browser.change(page.action_with("<button"))
-    monkeypatch.setattr(selections.changes, "cancel", steps)
 
     assert broken.status == 503
-    assert "cancel failed: it is gone" in broken.text
-    assert f"{so_far + len(done[0])} tasks were cancelled so far" in broken.text
+    assert f"cancel failed: {GONE}" in broken.text
+    assert len(IDS) - len(left(app)) == so_far + 2
+    assert f"{so_far + 2} tasks were cancelled so far" in broken.text
     page, _ = worked(browser, broken)
     assert page.said == "10 tasks were cancelled; 10 tasks were counted."
     assert left(app) == []
