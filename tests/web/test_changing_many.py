@@ -193,7 +193,9 @@ def test_times_from_now_are_fixed_by_the_count(app, browser, many, monkeypatch):
     assert len(left(app)) == 10 - cancelled < 10
 
 
-def test_redis_goes_away_between_two_steps(app, browser, many, short_steps, limits, go_away):
+def test_redis_goes_away_between_two_steps(  # noqa: PLR0917
+    app, browser, many, short_steps, limits, go_away
+):
     page = counted(browser, {}, action="cancel")
     page = browser.get(browser.post(page.action_with("<button")).location)
     so_far = len(IDS) - len(left(app))
