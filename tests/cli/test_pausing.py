@@ -39,6 +39,16 @@ def test_a_large_store_is_not_looked_through_for_a_note(app, run, limits):
     assert run("pause", "--queue", "mial").output == "queue mial is paused\n"
 
 
+def test_paused_tasks_count_for_how_large_a_store_is(app, run, limits):
+    limits(unknown_shown=1)
+    app.delayq.pause(task="t")
+    for task_id in "ab":
+        app.send_task("t", task_id=task_id, delayq_at=LONG_AGO)
+    app.delayq.hand_over()
+    assert app.delayq.counts().paused == 2
+    assert run("pause", "--queue", "mial").output == "queue mial is paused\n"
+
+
 def test_a_name_that_the_app_knows_has_no_note(app, run):
     app.task(name="shop.remind")(print)
     assert run("pause", "--task", "shop.remind").output == "task shop.remind is paused\n"

@@ -89,6 +89,15 @@ def test_a_new_task_under_the_id_is_not_revoked_by_what_was_owed_for_the_earlier
     assert is_empty(store)
 
 
+@pytest.mark.parametrize("later_ms", [0, 1])
+def test_a_revoked_that_was_stored_after_the_id_s_new_task_had_left_is_wrong(store, later_ms):
+    cancelled = cancel(store, "a")
+    store.set_ms(NOW_MS + later_ms)
+    store.schedule("a", NOW_MS)
+    store.steps().hand_over()
+    assert store.entries.mark_stored(cancelled)
+
+
 def test_to_settle_an_earlier_cancel_leaves_what_a_later_one_owes(store, shard_steps):
     first = cancel(store, "a")
     store.set_ms(NOW_MS + 1)

@@ -110,6 +110,20 @@ def test_no_more_is_looked_at_than_may_be_and_the_overdue_ones_come_first(store,
     assert told(store, 34) == ({CELERY: (34, 4)}, True)
 
 
+def test_no_more_is_looked_at_if_some_are_refused_and_others_wait_behind_a_key(store):
+    held = [Extras(key, hold="w60000") for key in "kl"]
+    for extras in held:
+        store.schedule(extras.key, NOW_MS, extras=extras)
+    store.steps().hand_over()
+    for extras in held:
+        store.schedule(f"{extras.key}2", FAR_MS, extras=extras, conflict="replace")
+        assert store.places(f"{extras.key}2") == ["behind"]
+    store.schedule_relayed("r")
+    refuse(store, "r")
+    assert told(store, 2) == ({CELERY: (2, 1)}, False)
+    assert told(store, 3) == ({CELERY: (3, 1)}, True)
+
+
 def test_entries_that_come_back_from_a_pause_count_towards_the_limit(store):
     store.entries.pause(lane_for(), "")
     for step in range(3):
