@@ -132,19 +132,10 @@ def alive():
 
 
 @pytest.fixture
-def before(monkeypatch):
-    """Do something before each call of a method: ``before(ScannerSteps, "hand_over", print)``."""
-
-    def put(owner, name, act):
-        method = getattr(owner, name)
-
-        def acting(self, *args, **options):
-            act(self, *args)
-            return method(self, *args, **options)
-
-        monkeypatch.setattr(owner, name, acting)
-
-    return put
+def on_a_terminal(monkeypatch):
+    """Pretend that the standard input is a terminal; click's runner passes the typed input."""
+    wrapper = "click.testing._NamedTextIOWrapper.isatty"
+    monkeypatch.setattr(wrapper, lambda stream: stream.name == "<stdin>", raising=False)
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """``celery delayq check``: a line for each finding, and an exit status for scripts."""
 
 import json
-from types import SimpleNamespace
 
+import click
 import pytest
 
-from celery_delayq.contrib.care import command_check
 from celery_delayq.contrib.care.inconsistencies import KINDS
-from celery_delayq.operations.cli import common
 from tests.app.support import FAR
 
 KEY = "{delayq:0}:dead"
@@ -47,13 +45,6 @@ def lost_place(app, good, redis):
     app.send_task("t", task_id="lost", delayq_at=FAR)
     (member,) = (one for one in redis.zrange(DUE, 0, -1) if one[6:] == b"lost")
     redis.zrem(DUE, member)
-
-
-@pytest.fixture
-def on_a_terminal(monkeypatch):
-    """Pretend that there is a terminal; click's runner passes the typed input."""
-    terminal = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(common, "sys", SimpleNamespace(stdin=terminal))
 
 
 @pytest.mark.usefixtures("on_a_terminal", "lost_place")
@@ -163,15 +154,16 @@ def test_the_first_of_many_are_told_in_full_and_all_are_repaired(app, redis, run
     assert "\n60 repaired; the task is lost\nchecking again\nnothing found\n" in output
 
 
-@pytest.mark.usefixtures("lost_place")
+@pytest.mark.usefixtures("on_a_terminal", "lost_place")
 def test_only_what_was_said_is_repaired(app, redis, run, monkeypatch):
     """A finding that appears during the confirmation is reported by the next check."""
 
-    def confirm(_):
+    def confirm(_, abort):
+        assert abort
         app.delayq.cancel("lost")
         redis.zadd(DUE, {b"......later": 1})
 
-    monkeypatch.setattr(command_check, "confirm", confirm)
+    monkeypatch.setattr(click, "confirm", confirm)
     result = run("check", "--repair")
     assert result.exit_code == 1
     assert result.output.splitlines()[-3:] == [

@@ -7,12 +7,10 @@ import pytest
 from celery.bin.celery import celery
 from click.testing import CliRunner
 
-from celery_delayq.core.store import loads
-from celery_delayq.core.tasks import reading
-from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, claim
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
+from tests.support.network import AWAY
 from tests.support.waiting import eventually
 
 MOVING = "this store is not paused: tasks that come or go now may or may not be in the dump"
@@ -21,6 +19,8 @@ LEAVING = (
     "says; then loading the same dump again may bring them back; pass --paused to prevent that"
 )
 OWED = "REVOKED is not stored yet for 1; this store's scanners do that, the dump does not have it"
+
+GONE = "NOREPLICAS Not enough good replicas to write."
 
 
 @pytest.fixture
@@ -89,17 +89,13 @@ def test_a_dump_of_a_paused_store_says_if_the_counts_differ(app, run, redis):
     assert (result.exit_code, json.loads(result.stdout.splitlines()[-1])["tasks"]) == (0, 3)
 
 
-def test_a_count_that_fails_takes_nothing_off_the_dump(app, one, run, monkeypatch):
+def test_a_count_that_fails_takes_nothing_off_the_dump(app, one, run, between):
     app.delayq.pause(all=True)
-
-    def away(*_):
-        raise StoreUnavailable("counts", "gone")
-
-    monkeypatch.setattr(reading, "counts", away)
+    between.before("counts", lambda: AWAY if between.asked["dump"] else None)
     result = run("dump")
 
     assert json.loads(result.stdout.splitlines()[-1])["kind"] == "end"
-    failed = "could not compare the dump with the store's counts: counts failed: gone\n"
+    failed = f"could not compare the dump with the store's counts: counts failed: {GONE}\n"
     assert result.stderr == failed
 
 
@@ -201,9 +197,9 @@ def test_a_load_that_pauses_everything_prints_no_warning(app, one, other, dumped
     assert run("load", app=other, stdin=dumped()).stderr == ""
 
 
-def test_a_load_warns_before_it_writes(one, other, dumped, run, monkeypatch):
+def test_a_load_warns_before_it_writes(between, one, other, dumped, run):
     text = dumped()
-    monkeypatch.setattr(loads, "load", lambda *_: 1 / 0)
+    between.before("load", lambda: AWAY)
     assert run("load", app=other, stdin=text).stderr.splitlines()[0] == LEAVING
 
 

@@ -42,17 +42,22 @@ def test_a_key_that_it_cannot_free_is_a_sentence_and_status_1(app, refused):
 
 
 @pytest.mark.usefixtures("held")
-def test_a_key_that_another_task_holds_by_now_stays(app, refused, monkeypatch):
-    seen = app.delayq.holder(key="k")
-    monkeypatch.setattr("celery_delayq.operations.freeing.holder", lambda *_, **__: seen)
-    app.delayq.free(key="k")
-    assert refused("free", "k", "--yes")[1:] == [
-        "Error: no task holds the key 'k' any more; nothing was changed"
-    ]
-    app.send_task("t", task_id="b", delayq_key="k", delayq_at=FAR)
-    assert refused("free", "k", "--yes")[1:] == [
-        "Error: another task holds the key 'k' by now; nothing was changed"
-    ]
+@pytest.mark.parametrize(
+    ("again", "why"),
+    [
+        (False, "no task holds the key 'k' any more"),
+        (True, "another task holds the key 'k' by now"),
+    ],
+)
+def test_a_key_that_another_task_holds_by_now_stays(between, app, refused, again, why):
+    def meanwhile():
+        if between.asked["free"] == 1:
+            app.delayq.free(key="k")
+            if again:
+                app.send_task("t", task_id="b", delayq_key="k", delayq_at=FAR)
+
+    between.before("free", meanwhile)
+    assert refused("free", "k", "--yes")[1:] == [f"Error: {why}; nothing was changed"]
 
 
 @pytest.mark.usefixtures("held")

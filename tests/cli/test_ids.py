@@ -5,17 +5,15 @@ import re
 import subprocess
 import sys
 from contextlib import nullcontext
-from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.core.store import Entries
-from celery_delayq.errors import StoreUnavailable
-from celery_delayq.operations.cli import chosen_tasks, progress, stdin
+from celery_delayq.operations.cli import progress
 from celery_delayq.operations.cli.stdin import ids_read
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.shop import shop
 from tests.operations.test_cli import HOSTILE
+from tests.support.network import AWAY
 
 
 @pytest.fixture
@@ -105,15 +103,8 @@ def test_ids_from_standard_input_need_yes(many, app, run, command):
     assert len(waiting(app)) == 5
 
 
-def test_it_stops_where_redis_goes_away(many, app, before, run):
-    calls = []
-
-    def fail(*_):
-        calls.append(1)
-        if len(calls) == 3:
-            raise StoreUnavailable("cancel", "it is away", False)
-
-    before(Entries, "cancel", fail)
+def test_it_stops_where_redis_goes_away(between, many, app, run):
+    between.before("cancel", lambda: AWAY if between.asked["cancel"] == 3 else None)
     result = run("cancel", "-", "--yes", stdin="task-0\ntask-1\ntask-2\ntask-3\n")
 
     assert result.exit_code == 1
@@ -140,23 +131,25 @@ def test_bytes_that_are_no_text_are_the_id_of_no_task(many, run, given):
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_task_is_cancelled_before_the_next_line_is_read(many, app, run, monkeypatch):
-    left, read = [], ids_read
+class Lines(io.BytesIO):
+    """A standard input that notes how many tasks wait whenever it is read."""
 
-    def reading():
-        for task_id in read():
-            left.append(len(waiting(app)))
-            yield task_id
+    def __init__(self, text, note):
+        super().__init__(text)
+        self.read1 = lambda _=-1: note() or self.readline()
 
-    monkeypatch.setattr(chosen_tasks, "ids_read", reading)
-    run("cancel", "-", "--yes", stdin="task-0\ntask-1\ntask-2\n")
-    assert left == [5, 4, 3]
+
+def test_a_task_is_cancelled_before_the_next_line_is_read(many, app, run):
+    left = []
+    stdin = Lines(b"task-0\ntask-1\ntask-2\n", lambda: left.append(len(waiting(app))))
+    run("cancel", "-", "--yes", stdin=stdin)
+    assert left == [5, 4, 3, 2]
 
 
 def test_lines_are_read_one_by_one(monkeypatch):
     stream = io.StringIO("a\nb\nc\n")
-    monkeypatch.setattr(stdin, "sys", SimpleNamespace(stdin=stream))
-    assert next(stdin.ids_read()) == "a"
+    monkeypatch.setattr("sys.stdin", stream)
+    assert next(ids_read()) == "a"
     assert stream.read() == "b\nc\n"
 
 

@@ -4,13 +4,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from celery_delayq.core.store import Entries, changes, loads
-from celery_delayq.operations.releasing import Release
 from tests.app.support import FAR, settle
 from tests.cli.shop import shop
+from tests.support.network import CUT
 from tests.support.waiting import eventually
 
 CTRL_C = 130
@@ -26,35 +26,34 @@ def many(app, limits):
 
 
 @pytest.fixture
-def ctrl_c(before, sigint):
-    """Press it before the second of some steps: ``ctrl_c(changes, "cancel")``."""
+def ctrl_c(between, sigint):
+    """Press it before the second of some steps: ``ctrl_c("cancel")``."""
 
-    def press(owner, name):
-        calls = []
+    def press(script):
+        def at_the_second():
+            if between.asked[script] != 2:
+                return None
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            return CUT
 
-        def count(*_):
-            calls.append(1)
-            if len(calls) == 2:
-                signal.raise_signal(signal.SIGINT)
-
-        before(owner, name, count)
+        between.before(script, at_the_second)
 
     return press
 
 
 @pytest.mark.parametrize(
-    ("line", "owner", "step", "said"),
+    ("line", "script", "said"),
     [
-        (["cancel"], changes, "cancel", "2 tasks cancelled"),
-        (["reschedule", "by:+1h"], changes, "reschedule", "2 tasks rescheduled"),
-        (["run-now"], changes, "reschedule", "2 tasks due now"),
-        (["release"], Release, "step", f"2 tasks released; {GOES}, or run this command again"),
+        (["cancel"], "cancel", "2 tasks cancelled"),
+        (["reschedule", "by:+1h"], "reschedule", "2 tasks rescheduled"),
+        (["run-now"], "reschedule", "2 tasks due now"),
+        (["release"], "release", f"2 tasks released; {GOES}, or run this command again"),
     ],
     ids=["cancel", "reschedule", "run-now", "release"],
 )
 @pytest.mark.usefixtures("many")
-def test_it_ends_and_says_how_many(app, run, ctrl_c, *, line, owner, step, said):
-    ctrl_c(owner, step)
+def test_it_ends_and_says_how_many(app, run, ctrl_c, *, line, script, said):
+    ctrl_c(script)
 
     result = run(*line, "--all", "--yes")
 
@@ -75,7 +74,7 @@ def test_so_it_does_with_dead_ones(app, run, limits, ctrl_c, *, command, step, s
     for _ in range(6):
         app.send_task("t", exchange="x", routing_key="x", delayq_at=0)
     settle(app.delayq, "dead")
-    ctrl_c(changes, step)
+    ctrl_c(step)
 
     result = run(command, "--dead", "--yes")
 
@@ -86,7 +85,7 @@ def test_so_it_does_with_dead_ones(app, run, limits, ctrl_c, *, command, step, s
 
 @pytest.mark.usefixtures("many")
 def test_so_do_ids_of_standard_input(app, run, ctrl_c):
-    ctrl_c(Entries, "cancel")
+    ctrl_c("cancel")
 
     result = run("cancel", "-", "--yes", stdin="task-0\ntask-1\ntask-2\n")
 
@@ -123,7 +122,7 @@ def test_a_dump_that_is_loaded_can_be_loaded_again(app, delayq_app, url, run, li
     other = delayq_app(url, delayq_prefix="other")
     limits(load_slice=2)
     dumped = run("dump").stdout
-    ctrl_c(loads, "load")
+    ctrl_c("load")
 
     result = run("load", app=other, stdin=dumped)
 

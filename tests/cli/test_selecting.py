@@ -1,13 +1,11 @@
 """Commands that take ids, keys or a selection: their questions, output and changes."""
 
 import re
-from types import SimpleNamespace
 
 import click
 import pytest
 
 from celery_delayq import State
-from celery_delayq.operations.cli import common
 from tests.app.support import FAR, LONG_AGO, claim, settle
 from tests.support.shards import keys_of, with_one_shard
 
@@ -102,14 +100,13 @@ def test_a_task_being_published_is_reported_with_status_1(app, refused, others):
 
 
 @pytest.mark.parametrize(("answer", "left"), [(True, "c"), (False, "abc")])
+@pytest.mark.usefixtures("on_a_terminal")
 def test_on_a_terminal_it_asks(app, tasks, run, monkeypatch, answer, left):  # noqa: PLR0917
     def confirm(question, abort):
         assert (question, abort) == ("cancel 2 tasks?", True)
         if not answer:
             raise click.Abort
 
-    terminal = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(common, "sys", SimpleNamespace(stdin=terminal))
     monkeypatch.setattr(click, "confirm", confirm)
     result = run("cancel", "--tag", "x")
     assert result.exit_code == (not answer)

@@ -5,15 +5,16 @@ import os
 import re
 import signal
 import sys
+import threading
 
 import pytest
 from celery.bin.celery import celery
 
-from celery_delayq.core.store import changes
 from celery_delayq.operations.cli import delayq, screen
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
+from tests.support.network import CUT
 from tests.support.terminal import Terminal, lines_of
 
 UUID = "8b0ce8b4-1f0f-4cd5-9a1c-9d1f7b6f7a53"
@@ -140,8 +141,12 @@ def test_a_command_shows_its_progress_while_it_runs(impatient, terminal, line):
 
 
 @pytest.mark.usefixtures("sigint")
-def test_ctrl_c_leaves_a_whole_terminal_and_says_how_far_it_came(impatient, terminal, before):
-    before(changes, "cancel", lambda *_: signal.raise_signal(signal.SIGINT))
+def test_ctrl_c_leaves_a_whole_terminal_and_says_how_far_it_came(impatient, terminal, between):
+    def press():
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        return CUT
+
+    between.before("cancel", press)
     *_, last = lines_of(terminal(80, "cancel", "--tag", "x", "--yes").rpartition("\x1b[?25h")[2])
     assert last.endswith("interrupted: at least 0 tasks cancelled")
 
