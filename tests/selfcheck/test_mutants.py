@@ -48,9 +48,9 @@ def test_a_change_meets_the_tests_that_enter_its_function_then_its_file_then_pro
     assert found.tests(change) == ["a.py::slow", "a.py::quick", "b.py::b"]
 
 
-def test_the_quick_tests_are_first(module, change):
+def test_the_quick_tests_are_first_and_of_these_those_of_files_that_enter_the_least(module, change):
     there = [f"{module}:5"]
-    found = chosen(a_slow=there, a_quick=there, b_b=there)
+    found = chosen(a_slow=there, a_quick=[*there, "other.py:1"], b_b=there)
     assert found.tests(change) == ["b.py::b", "a.py::quick", "a.py::slow"]
     assert found.within(found.tests(change), 0.6) == ["b.py::b", "a.py::quick"]
 
@@ -78,12 +78,24 @@ def test_a_module_s_own_files_are_those_of_its_name_that_reach_it():
     ]
 
 
-def test_else_they_are_the_three_that_enter_the_most_of_it_and_then_the_least_of_the_rest():
+def test_else_they_are_the_three_that_are_most_about_it():
     here, there = ["package/clock.py:1", "package/clock.py:9"], ["package/other.py:1"]
-    reached = {"all": here + there, "both": here, "no": there, "one": here[:1], "two": here[1:]}
-    found = Chosen({f"tests/test_{name}.py::test_it": (1, each) for name, each in reached.items()})
+    reached = {
+        "all": [here + there],
+        "both": [here],
+        "half": [here, there],
+        "one": [here[:1], there],
+    }
+    reached["no"] = [there]
+    found = Chosen(
+        {
+            f"tests/test_{name}.py::test_{number}": (1, places)
+            for name, tests in reached.items()
+            for number, places in enumerate(tests)
+        }
+    )
     assert found.own_files("package/clock.py", []) == [
-        f"tests/test_{name}.py" for name in ("both", "all", "one")
+        f"tests/test_{name}.py" for name in ("both", "all", "half")
     ]
 
 

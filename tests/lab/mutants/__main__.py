@@ -136,6 +136,8 @@ class Trial:
     def row(self, name: str, site: Site, own: list[str]) -> Row | None:
         """The result of a change; none if the time is over."""
         row = self._results.get(name)
+        if row is not None and row["own"] != own:
+            row = None
         if row is None and time.monotonic() < self._until:
             row = self._tried(name, site, own)
         if row is not None:

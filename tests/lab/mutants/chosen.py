@@ -3,7 +3,6 @@
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from functools import cached_property
 from pathlib import Path
 
 from tests.lab.mutants.reached import PROCESSES
@@ -29,11 +28,16 @@ class Chosen:
     def __init__(self, tests: Mapping[str, tuple[float, Collection[str]]]):
         self._seconds = {name: seconds for name, (seconds, _) in tests.items()}
         self._reached: dict[str, set[str]] = defaultdict(set)
-        self._files = Counter[str]()
-        for name, (seconds, places) in tests.items():
-            self._files[file_of(name)] += seconds
+        self._tests: dict[str, list[str]] = defaultdict(list)
+        for name, (_, places) in tests.items():
+            self._tests[file_of(name)].append(name)
             for place in places:
                 self._reached[place].add(name)
+        # How many functions and scripts a test of each file enters.
+        self._breadth = {
+            file: sum(len(tests[name][1]) for name in own) / len(own)
+            for file, own in self._tests.items()
+        }
 
     def tests(self, site: Site) -> list[str]:
         """Those that reach the change; if these are few, then those that may."""
@@ -51,23 +55,30 @@ class Chosen:
         """The test files that are a module's own; *sites* are in it.
 
         Those that reach it and have its name: ``test_clock.py`` and ``test_clock_foreign.py`` for
-        ``clock.py``. If there is none: the three that enter the most functions of the module, and
-        of these that enter the same number, those that enter the fewest others.
+        ``clock.py``. If there is none: the three that are most about it, by the share of their
+        tests that enter it, times the share of its functions that they enter.
         """
         if module.endswith(".lua"):
             within = {place for site in sites for place in _places(site)}
         else:
             within = {place for place in self._reached if place.startswith(f"{module}:")}
-        found = {file: places & within for file, places in self._entered.items() if places & within}
+        entered: dict[str, int] = Counter()
+        entering: dict[str, set[str]] = defaultdict(set)
+        for place in within:
+            tests = self._reached[place]
+            entered.update({file_of(test) for test in tests})
+            for test in tests:
+                entering[file_of(test)].add(test)
         path = Path(module)
         name = f"test_{path.parent.name if path.stem == '__init__' else path.stem}"
-        named = [file for file in found if f"{Path(file).stem}_".startswith(f"{name}_")]
-        order = lambda file: (-len(found[file]), len(self._entered[file]), file)  # noqa: E731
-        return sorted(named) or sorted(found, key=order)[:OWN]
+        named = [file for file in entered if f"{Path(file).stem}_".startswith(f"{name}_")]
+        about = lambda file: len(entering[file]) / len(self._tests[file]) * entered[file]  # noqa: E731
+        order = lambda file: (-about(file), self._breadth[file], file)  # noqa: E731
+        return sorted(named) or sorted(entered, key=order)[:OWN]
 
     def functions(self, file: str) -> set[str]:
         """The test functions of a file."""
-        return {function_of(name) for name in self._seconds if file_of(name) == file}
+        return set(map(function_of, self._tests[file]))
 
     def seconds(self, tests: list[str]) -> float:
         """How long they took."""
@@ -81,21 +92,14 @@ class Chosen:
                 return tests[:number]
         return tests
 
-    @cached_property
-    def _entered(self) -> dict[str, set[str]]:
-        """What each test file enters."""
-        entered: dict[str, set[str]] = defaultdict(set)
-        for place, tests in self._reached.items():
-            if place != PROCESSES:
-                for file in map(file_of, tests):
-                    entered[file].add(place)
-        return entered
-
     def _sorted(self, tests: set[str]) -> Iterator[str]:
-        """The quick ones first, file by file, as a file's fixtures serve all of its tests."""
+        """The quick ones first; then file by file, as its fixtures serve all of them.
+
+        Files whose tests enter the least say the most about what they enter.
+        """
         place = lambda name: (  # noqa: E731
             self._seconds[name] > QUICK,
-            self._files[file_of(name)],
+            self._breadth[file_of(name)],
             file_of(name),
             self._seconds[name],
         )
