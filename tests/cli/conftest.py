@@ -134,8 +134,8 @@ def alive():
 @pytest.fixture
 def on_a_terminal(monkeypatch):
     """Pretend that the standard input is a terminal; click's runner passes the typed input."""
-    wrapper = "click.testing._NamedTextIOWrapper.isatty"
-    monkeypatch.setattr(wrapper, lambda stream: stream.name == "<stdin>", raising=False)
+    is_stdin = lambda stream: stream.name == "<stdin>"  # noqa: E731
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", is_stdin, raising=False)
 
 
 @pytest.fixture

@@ -54,7 +54,8 @@ def test_a_key_that_another_task_holds_by_now_stays(between, app, refused, again
         if between.asked["free"] == 1:
             app.delayq.free(key="k")
             if again:
-                app.send_task("t", task_id="b", delayq_key="k", delayq_at=FAR)
+                app.delayq.schedule(app.signature("t"), after=0, key="k", unique_until="finished")
+                app.delayq.hand_over()
 
     between.before("free", meanwhile)
     assert refused("free", "k", "--yes")[1:] == [f"Error: {why}; nothing was changed"]
