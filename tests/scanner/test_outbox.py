@@ -3,11 +3,13 @@
 import threading
 
 import pytest
+from celery import states
 
 from celery_delayq.core.handover.outbox import Outbox
 from celery_delayq.core.store import Cancelled, Outcome
 from celery_delayq.errors import StoreUnavailable
-from tests.support.waiting import PATIENCE
+from tests.relay.house import LONG_AGO
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.core
 
@@ -87,3 +89,14 @@ def test_a_stopping_outbox_waits_no_longer_than_for_the_task_at_hand():
     leave.set()
     outbox.stop(PATIENCE)
     assert shard_steps.settled == ["a"]
+
+
+@pytest.mark.parametrize("relayed", [False, True], ids=["direct", "relayed"])
+def test_revoked_is_stored_at_once_for_a_task_that_is_skipped(house, redis_server, limits, relayed):
+    limits(outbox_s=10 * PATIENCE)
+    store = redis_server.url(1 if relayed else 0)
+    one = house(result_backend=redis_server.url(), delayq_url=store)
+    late = {"delayq_at": LONG_AGO, "delayq_late": "skip", "delayq_grace": 60}
+    result = one.task.apply_async(**late)
+    one.start()
+    eventually(lambda: result.state == states.REVOKED)
