@@ -11,6 +11,7 @@ from celery_delayq.core.scheduling import past
 from celery_delayq.errors import AlreadyScheduled, StoreUnavailable
 from tests.app.support import FAR
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.libraries
 
@@ -112,6 +113,24 @@ def test_a_call_that_the_store_does_not_take_leaves_the_old_result(app, add, tas
     with pytest.raises(StoreUnavailable):
         WAYS[way](add, task_id)
     assert app.AsyncResult(task_id).get(timeout=30) == "old"
+
+
+@pytest.fixture
+def unanswered(app, task_id, swallowing, passing):
+    """The store takes the call with this id, and no answer comes back."""
+    proxy = swallowing(task_id.encode(), times=99)
+    app.conf.delayq_url = f"redis://127.0.0.1:{proxy.port}/0"
+    app.conf.update(delayq_timeout=PATIENCE, task_publish_retry=False)
+    return passing(proxy)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_call_that_may_have_been_taken_leaves_no_old_result(app, add, task_id, way, unanswered):
+    app.backend.mark_as_done(task_id, "old")
+    with unanswered, pytest.raises(StoreUnavailable) as caught:
+        WAYS[way](add, task_id)
+    assert caught.value.may_have_run
+    assert state(app, task_id) == states.PENDING
 
 
 def test_an_id_of_celery_s_own_making_costs_the_backend_nothing(app, add, monkeypatch):
