@@ -64,7 +64,6 @@ class Confirming(OneByOne):
     ) -> list[Verdict]:
         until = clock.monotonic() + self._timeout
         refused = self._declare_all(window)
-        self._waiting.clear()
         self._window = window
         self._verdicts = [Verdict(UNSENT)] * len(window)
         self._places = {entry.task_id: place for place, entry in enumerate(window)}
