@@ -13,7 +13,7 @@ RUNS = [(OK, "workers have the tasks of 1 held key", "")]
 def heard(monkeypatch):
     """The answers of workers; at first one that has no task."""
     told = {"w": {}}
-    monkeypatch.setattr(doctor_keys, "answers", lambda *_, **__: told)
+    monkeypatch.setattr("celery.app.control.Inspect._request", lambda *_, **__: told)
     return told
 
 
@@ -82,7 +82,8 @@ def test_no_key_is_named_while_a_worker_is_silent(app, heard):
 
 @pytest.mark.usefixtures("purged")
 def test_a_key_whose_task_finishes_meanwhile_is_not_named(app, heard, monkeypatch):
-    monkeypatch.setattr(doctor_keys, "is_idle", lambda *_: bool(app.delayq.free(key="k")))
+    finishing = lambda *_, **__: app.delayq.free(key="k") and heard  # noqa: E731
+    monkeypatch.setattr("celery.app.control.Inspect._request", finishing)
     assert look(app) == RUNS
 
 

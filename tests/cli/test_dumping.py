@@ -95,7 +95,7 @@ def test_a_count_that_fails_takes_nothing_off_the_dump(app, one, run, between):
     result = run("dump")
 
     assert json.loads(result.stdout.splitlines()[-1])["kind"] == "end"
-    failed = f"could not compare the dump with the store's counts: counts failed: {GONE}\n"
+    failed = f"could not compare the dump with the store's counts: read failed: {GONE}\n"
     assert result.stderr == failed
 
 

@@ -26,7 +26,7 @@ def play(monkeypatch, tmp_path):
     lines = []
     redis = SimpleNamespace(keeps=True)
     made = play.Play(tmp_path, redis, lambda _now, *texts: lines.append(texts))
-    made.call = lambda ran: play.Call("ann", Result(None), due(), Result(ran), due())
+    made.call_of = lambda ran: play.Call("ann", Result(None), due(), Result(ran), due())
     made.lines = lines
     return made
 
@@ -45,7 +45,7 @@ def due():
     ],
 )
 def test_a_task_that_runs_early_or_not_at_all_is_reported(play, late, told, wrong):
-    play._watch(play.call(None if late is None else due() + timedelta(seconds=late)))
+    play._watch(play.call_of(None if late is None else due() + timedelta(seconds=late)))
     assert play.lines == [("ann did not run", told)]
     assert play.wrong == wrong
 
@@ -58,7 +58,7 @@ def test_a_task_that_runs_early_or_not_at_all_is_reported(play, late, told, wron
     ],
 )
 def test_a_cancelled_task_that_runs_is_reported(play, ran, told, wrong):
-    play._never(play.call(ran))
+    play._never(play.call_of(ran))
     assert play.lines == [("ann did not run", told)]
     assert play.wrong == wrong
 
@@ -67,6 +67,6 @@ def test_a_cancelled_task_that_runs_is_reported(play, ran, told, wrong):
 def test_a_task_that_does_not_run_exactly_once_is_reported(play, tmp_path, runs):
     (tmp_path / "log").write_text("Task t[a] succeeded in 0.1s\n" * runs)
     play._delayed._logs.append(tmp_path / "log")
-    play._watched.append(play.call(due()))
+    play._watched.append(play.call_of(due()))
     play._count()
     assert play.wrong == ([] if runs == 1 else [f"side by side: ann ran {runs} times"])

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +21,7 @@ from celery_delayq.core import clock
 from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import When
 from celery_delayq.core.servers.connection import packed
-from celery_delayq.core.store import NewEntry, What, changes, loads, scanner_steps
+from celery_delayq.core.store import NewEntry, What, changes, loads
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.ids import target_of_key, target_of_member
 from celery_delayq.core.store.loads import OldEntry
@@ -1108,7 +1107,7 @@ CASES = [
 @pytest.fixture
 def store(redis_server, redis_url, monkeypatch):
     # So an engine sends one heartbeat, in each run of a step or in none.
-    monkeypatch.setattr(scanner_steps, "clock", SimpleNamespace(monotonic=lambda: 1.0))
+    monkeypatch.setattr(clock, "monotonic", lambda: 1.0)
     made = StoppableStore(redis_server)
     yield made
     made.close()

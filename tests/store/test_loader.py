@@ -18,13 +18,14 @@ def counted(store):
 
 def test_a_call_reads_only_the_files_that_it_needs(store, monkeypatch):
     """In a process with fifty threads, fifty first calls come at once."""
-    read, plain = [], scripts.loaded
+    read, plain = [], Path.read_text
+    scripts.loaded.cache_clear()
 
-    def noting(file):
-        read.append(file)
-        return plain(file)
+    def noting(path, *given):
+        read.append(path.name)
+        return plain(path, *given)
 
-    monkeypatch.setattr(scripts, "loaded", noting)
+    monkeypatch.setattr(Path, "read_text", noting)
     Scripts(store.scripts.connection, store.scripts.keys).call("find", target="ia")
     assert read == ["find.lua"]
 

@@ -1,13 +1,12 @@
 """Measurements of a store in use: round trips, Redis's clock, a task's size in memory."""
 
 import time
-from types import SimpleNamespace
 
 import pytest
 import time_machine
 
-from celery_delayq.contrib.care import observed
 from celery_delayq.contrib.care.observed import TRIPS, WEIGHED, task_bytes, trips
+from celery_delayq.core import clock
 from celery_delayq.core.servers.connection import PooledConnection
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreError
@@ -41,7 +40,7 @@ def test_a_round_trip_is_as_long_as_its_link(redis_server, redis_url):
 
 def test_the_middle_one_and_the_worst_are_told(monkeypatch):
     now, took = [0.0], iter([*range(1, 11), *range(20, 10, -1)])
-    monkeypatch.setattr(observed, "clock", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
 
     class Link:
         def execute(self, _step, _command):
@@ -79,7 +78,7 @@ def test_a_clock_that_is_wrong_is_measured(connection, wrong):
 def test_the_clock_is_known_as_well_as_the_best_trips_tell(monkeypatch, before):
     """A quick way there shows the least that the clock may be ahead; a quick way back, the most."""
     now = [1_000_000.0]
-    monkeypatch.setattr(observed, "time", SimpleNamespace(time=lambda: now[0]))
+    monkeypatch.setattr("time.time", lambda: now[0])
 
     class Link:
         asked = before

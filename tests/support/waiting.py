@@ -36,3 +36,9 @@ def interrupt(thread: threading.Thread, kind: type[BaseException]) -> None:
     """Let an exception come up in another thread, as soon as that runs Python again."""
     raised = ctypes.c_long(thread.ident), ctypes.py_object(kind)
     assert ctypes.pythonapi.PyThreadState_SetAsyncExc(*raised) == 1
+
+
+def without_threads(monkeypatch, name: str) -> None:
+    """Let threads of that name not begin."""
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda one: one.name == name or start(one))

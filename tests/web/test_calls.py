@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.operations.unread import Look
 from tests.app.support import FAR
+from tests.support.waiting import without_threads
 
 VIEWS = [
     *("/tasks", "/tasks?order=latest", "/tasks?tag=rare", "/tasks?after=2100-01-01T00:30"),
@@ -36,7 +36,7 @@ def asked(browser, calls, path):
 
 
 def test_a_view_makes_as_many_calls_with_few_tasks_as_with_many(app, browser, calls, monkeypatch):
-    monkeypatch.setattr(Look, "__call__", lambda _: None)  # it reads beside the page
+    without_threads(monkeypatch, "delayq-unread")  # it reads beside the page
     fill(app, 0, 300)
     app.send_task("shop.remind", (1,), task_id="x", delayq_at=FAR, delayq_tags=["rare"])
     few = {path: asked(browser, calls, path) for path in VIEWS}
@@ -49,7 +49,7 @@ def test_the_overview_reads_the_next_10_000_tasks_and_no_more(
     app, browser, calls, monkeypatch, limits
 ):
     limits(queues_most=1000)
-    monkeypatch.setattr(Look, "__call__", lambda _: None)  # it reads beside the page
+    without_threads(monkeypatch, "delayq-unread")  # it reads beside the page
     fill(app, 0, 1200)
     few = asked(browser, calls, "/")
     fill(app, 1200, 1200)

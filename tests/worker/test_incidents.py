@@ -434,7 +434,7 @@ def test_13_what_is_unknown_is_no_number(delayq_app):
 def listens_elsewhere(monkeypatch):
     """The only worker listens to another queue."""
     heard = {f"w@{socket.gethostname()}": [{"name": "other"}]}
-    monkeypatch.setattr(unread, "answers", lambda *_: heard)
+    monkeypatch.setattr("celery.app.control.Inspect._request", lambda *_, **__: heard)
 
 
 def test_16_workers_tell_which_tasks_they_have_as_the_line_of_held_keys_asks(shop, patient):
