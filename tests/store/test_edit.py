@@ -1,19 +1,18 @@
 """Editing: an entry gets another message if it is as its caller saw it; the rest stays."""
 
-import itertools
 import json
 
 import pytest
 
 from celery_delayq.contrib.care.checking import check
-from celery_delayq.core import clock
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, State
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import NewRecord, lane_for
-from celery_delayq.errors import StoreUnavailable, UnreadableRecord
+from celery_delayq.errors import UnreadableRecord
 from tests.store.places import WAITING, enter
 from tests.store.support import FAR_MS, LINES, NOW_MS, tally
+from tests.support.network import CUT
 
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
 SMALL = 4000  # bytes of a record, as the scripts say
@@ -262,19 +261,10 @@ def test_an_expiry_that_counts_from_the_due_time_is_read_and_kept(store, expires
 # Repetitions.
 
 
-def test_an_edit_whose_answer_was_lost_takes_effect_once(store, monkeypatch):
-    monkeypatch.setattr(clock, "sleep", lambda _: None)
+def test_an_edit_whose_answer_was_lost_takes_effect_once(store_between):
+    store, between = store_between, store_between.between
     store.schedule("a", FAR_MS)
-    lost = itertools.chain([True], itertools.repeat(False))
-    call = store.scripts.call
-
-    def losing(name, **arguments):
-        reply = call(name, **arguments)
-        if name == "edit" and next(lost):
-            raise StoreUnavailable(name, "reset", True)
-        return reply
-
-    monkeypatch.setattr(store.scripts, "call", losing)
+    between.after("edit", lambda: CUT if between.asked["edit"] == 1 else None)
 
     assert store.edit("a", "new") is Outcome.DONE
     assert body_of(store, "a") == "new"

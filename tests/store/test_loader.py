@@ -1,5 +1,7 @@
 """Calls of scripts by name, with named arguments, on a server that may have lost the scripts."""
 
+from pathlib import Path
+
 import pytest
 
 from celery_delayq.core.store import scripts
@@ -19,6 +21,7 @@ def counted(store):
 def test_a_call_reads_only_the_files_that_it_needs(store, monkeypatch):
     """In a process with fifty threads, fifty first calls come at once."""
     read, plain = [], Path.read_text
+    load()  # with what scripts share
     scripts.loaded.cache_clear()
 
     def noting(path, *given):
