@@ -36,6 +36,7 @@ WITH_REPLIES = ("store/", "format/")
 # What a named tuple has; and what a test's own class gets at by the name of the class above it.
 OF_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
 KINDS = ("patch", "limit", "private", "reply")
+NETWORK = {"connect"}  # of whatever connection
 PATCHES = {"setattr", "delattr", "object", "patch"}
 
 
@@ -82,7 +83,8 @@ def places_in(file: str, text: str) -> Iterator[Place]:
         or (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_own(node))
     }
     for node in ast.walk(tree):
-        found = [*patched(node, imported), *set_in(node, imported), *private(node, imported, own)]
+        found = [*patched(node, imported), *set_in(node, imported, own)]
+        found += private(node, imported, own)
         yield from (Place(kind, file, what) for kind, what in found)
         if not file.startswith(WITH_REPLIES):
             yield from (Place("reply", file, script) for script in asked(node))
@@ -123,7 +125,7 @@ def patched(node: ast.AST, imported: dict[str, str]) -> Iterator[tuple[str, str]
         yield from judged_of(first, others[0], imported)
 
 
-def set_in(node: ast.AST, imported: dict[str, str]) -> Iterator[tuple[str, str]]:
+def set_in(node: ast.AST, imported: dict[str, str], own: set[str]) -> Iterator[tuple[str, str]]:
     """What an assignment replaces: a name of a module or class, or an object's method."""
     if not isinstance(node, ast.Assign):
         return
@@ -136,9 +138,10 @@ def set_in(node: ast.AST, imported: dict[str, str]) -> Iterator[tuple[str, str]]
             to = dotted_name(target.value, imported)
             if to and not is_foreign(to):
                 yield from judged_of(target.value, ast.Constant(target.attr), imported)
-            elif isinstance(node.value, ast.Lambda) and (
-                target.attr in names()["patch"] - names()["fake"]
-            ):
+            elif (
+                isinstance(node.value, ast.Lambda)
+                or (isinstance(node.value, ast.Name) and node.value.id in own)
+            ) and target.attr in names()["patch"] - names()["fake"] - NETWORK:
                 yield "patch", ast.unparse(target)
 
 

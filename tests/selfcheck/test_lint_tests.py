@@ -43,6 +43,7 @@ INSIDE = [
     ),
     ("monkeypatch.setattr(steps, 'hand_over', f)", "patch steps.hand_over"),
     ("entries.cancel = lambda: None", "patch entries.cancel"),
+    ("def called(): ...\nstore.scripts.call = called", "patch store.scripts.call"),
     ("for owner, name in many: monkeypatch.setattr(owner, name, f)", "patch owner.name"),
     ("from celery_delayq.core.store.schedule import MAX_BYTES, _arguments", "private _arguments"),
     ("scanner._stopping.set()", "private _stopping"),

@@ -104,7 +104,13 @@ TIMEOUT_MS = round(MEMBERSHIP.timeout * 1000)
 
 
 class ClockedScripts(Scripts):
-    """The scripts; they read the time from a key."""
+    """The scripts; they read the time from a key, and tell `on_call` of each call before it."""
+
+    on_call = staticmethod(lambda _name, _arguments: None)
+
+    def call(self, name, *given, **arguments):
+        self.on_call(name, arguments)
+        return super().call(name, *given, **arguments)
 
     def _prepare(self, name):
         call = super()._prepare(name)

@@ -201,18 +201,17 @@ FIRST, MOST = 20, 200
 
 
 @pytest.fixture
-def counts_of(store, monkeypatch):
+def counts_of(store):
     """How many fields each slice of a part requested during a check."""
 
     def look():
-        asked, call = defaultdict(list), store.scripts.call
+        asked = defaultdict(list)
 
-        def noting(name, **arguments):
+        def note(name, given):
             if name == "check":
-                asked[arguments["part"]].append(arguments["count"])
-            return call(name, **arguments)
+                asked[given["part"]].append(given["count"])
 
-        monkeypatch.setattr(store.scripts, "call", noting)
+        store.scripts.on_call = note
         assert list(check(store.entries)) == []
         return asked
 
