@@ -8,11 +8,12 @@ from celery import chain
 from kombu import Queue
 
 from celery_delayq import Outcome, State
-from celery_delayq.errors import InvalidOption, NotATask
+from celery_delayq.core import clock
+from celery_delayq.errors import InvalidOption, NotATask, StoreUnavailable
 from celery_delayq.operations import rewriting
 from tests.app.support import FAR, LONG_AGO, Killed, hand_over_until_dead, lists
 from tests.support.shards import each
-from tests.support.waiting import interrupt
+from tests.support.waiting import PATIENCE, interrupt
 
 
 @pytest.fixture
@@ -102,6 +103,30 @@ def test_a_task_changed_after_it_was_read_is_read_again(between, fill, delayq):
     assert delayq.select(queue="old").edit(add_tags=["ours"]) == 3
 
     assert {one.tags for one in delayq.select(all=True)} == {("t", "theirs", "ours")}
+
+
+def test_tasks_that_others_keep_changing_are_left_as_they_are(between, fill, delayq, monkeypatch):
+    fill(3)
+    now = clock.monotonic
+
+    def overtake():
+        # The first request is refused, as it was overtaken; the next tells what was changed.
+        if between.asked["edit"] == 1:
+            assert all(delayq.reschedule(task, by=1) for task in list(delayq.tasks()))
+
+    def let_time_pass():
+        if between.asked["edit"] == 2:
+            monkeypatch.setattr(clock, "monotonic", lambda: now() + PATIENCE)
+
+    between.before("edit", overtake)
+    between.after("edit", let_time_pass)
+
+    with pytest.raises(StoreUnavailable) as caught:
+        delayq.select(queue="old").edit(add_tags=["ours"])
+
+    assert "other processes keep changing the same tasks" in str(caught.value)
+    assert not caught.value.may_have_run
+    assert {one.tags for one in delayq.select(all=True)} == {("t",)}
 
 
 def test_a_canvas_among_them_is_refused_before_anything_is_written(fill, delayq, add):
