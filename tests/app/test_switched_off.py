@@ -5,11 +5,14 @@ import types
 from datetime import timedelta
 from functools import partial
 
+import click
 import pytest
 from celery import Celery
 from celery.app.amqp import AMQP
 from celery.app.control import Control
+from celery.beat import Service
 from celery.result import AsyncResult
+from celery.signals import beat_init
 
 from celery_delayq import Defer, DelayQ, ScannerStep
 from celery_delayq.errors import SwitchedOff
@@ -175,6 +178,13 @@ def test_a_copy_of_the_app_is_off_too(off, redis):
     copy.send_task("t", countdown=3600)
 
     assert redis.keys("{delayq*") == []
+
+
+def test_its_beat_starts_without_a_word(off, delayq, caplog, tmp_path):
+    assert delayq.services  # the DelayQ of another app, which listens to beat
+    with click.Context(click.Command("beat"), info_name="beat"):
+        beat_init.send(sender=Service(off, schedule_filename=str(tmp_path / "schedule")))
+    assert not caplog.records
 
 
 def test_the_command_line_says_so(tmp_path, url):
