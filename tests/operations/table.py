@@ -10,11 +10,12 @@ Each new operation gets its row here; every claim of this folder is then tested 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
 from celery_delayq import DelayQ, Outcome
+from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.care import dumps
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.contrib.care.inconsistencies import Finding
@@ -277,9 +278,10 @@ def _rules(ready: Prepared) -> list[bytes]:
     return [row.name for row in answer.found]
 
 
-def _runs(ready: Prepared) -> list[bytes]:
-    answer = ready.store.scripts.call("runs", rules=["rule", "fired unknown"])
-    return [row.fates for row in answer.found]
+def _runs(ready: Prepared) -> list[list[str]]:
+    rule = SimpleNamespace(name="rule", shard=0)
+    found = rule_store.runs_of(ready.store.entries, [(rule, ["fired", "unknown"])])
+    return [fates for _, fates in found]
 
 
 def _claimed(ready: Prepared) -> list[bytes]:
@@ -540,7 +542,7 @@ OPERATIONS = (
         },
         cli=("rules", "rules list --json"),
     ),
-    reads("runs", _runs, [b"unknown unknown"]),
+    reads("runs", _runs, [["unknown", "unknown"]]),
     writes("rules_ahead", _claimed, [b"rule"]),
     writes(
         "rules_named",
