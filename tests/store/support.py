@@ -10,6 +10,7 @@ import json
 from collections import Counter, defaultdict
 from dataclasses import replace
 from datetime import timedelta, timezone
+from typing import Any
 
 import fakeredis
 
@@ -21,6 +22,7 @@ from celery_delayq.core.store import (
     Delivery,
     Entries,
     Filter,
+    LeasedEntry,
     Membership,
     NewEntry,
     Outcome,
@@ -38,6 +40,7 @@ from celery_delayq.core.store.record import (
     Template,
     header_for,
     labels_for,
+    lane_for,
     whole,
 )
 from celery_delayq.core.store.scanner_steps import ScannerSteps
@@ -53,6 +56,14 @@ NOW_MS = 4_000_000_000_000  # 2096, so also by the real clock it is not due yet
 FAR_MS = NOW_MS + 86_400_000
 
 INDEXES = ("due", "relay", "refused", "behind", "parked", "leased", "dead")
+# Where `Store.at` takes an entry; in the places of LEFT it waits no longer.
+WAITING = ("due", "relay", "refused", "parked")
+LEFT = ("leased", "lapsed", "dead")
+PLACES = (*WAITING, *LEFT)
+VERDICTS = {"unsent": "unsent", "uncertain": "unknown", "refused": "refused", "dead": "dead"}
+INDEX_OF = {"lapsed": "leased", "unsent": "relay", "uncertain": "relay"}
+GONE = ("left", "cancelled")
+TAKING = ("by", "lease", "wait", "uncertain", "reason")  # options of `Store.take`
 LANE = 15  # bytes of lane, due time and kind, which begin a member of `parked`
 # A template: between the lines belong id, delivery tag, body, id, root, parent, args, kwargs, due.
 LINES = [
@@ -234,6 +245,112 @@ class Store:
         assert answer.task_id == task_id
         return answer.due_ms
 
+    # Entries in a place or a state, by the steps of the package.
+
+    def at(
+        self,
+        place: str,
+        *ids: str,
+        due_ms: int = NOW_MS,
+        relayed: bool = False,
+        **options: Any,
+    ) -> list[LeasedEntry]:
+        """Take a new entry, "a", or several, to a place or a state.
+
+        ==================  =======================================================
+        due, relay          it waits, bound for a list, or for a scanner
+        parked              its queue is paused
+        behind              a delivered task, *holder*, has its key
+        leased, lapsed      a scanner publishes it; or did, when its lease ran out
+        unsent, uncertain   it was given back: as it was, or as possibly delivered
+        refused, dead       the broker refused it, for now or for good
+        left                it was delivered
+        cancelled           it was cancelled
+        ==================  =======================================================
+
+        Args:
+            place: One of these.
+            ids: Of the entries; no other that a scanner publishes may be due before them.
+            due_ms: When they are due.
+            relayed: Whether one that is parked, or left, is for a scanner.
+            options: Of :meth:`schedule`, and of :meth:`take`.
+
+        Returns:
+            Their claims, in the order of *ids*, if a scanner has or had them.
+        """
+        ids = ids or ("a",)
+        taking = {name: options.pop(name) for name in TAKING if name in options}
+        options = {"share": True, **options}
+        if place == "behind":
+            options = self._hold_key(**options)
+        is_relayed = relayed or place not in ("due", "parked", "behind", "left", "cancelled")
+        put = self.schedule_relayed if is_relayed else self.schedule
+        for task_id in ids:
+            put(task_id, due_ms, **options)
+        if place in ("due", "relay", "behind"):
+            return self._checked(place, ids)
+        if place == "cancelled":
+            for task_id in ids:
+                self.entries.cancel(task_id)
+            return self._checked(place, ids)
+        if place == "parked":
+            queue = options.get("queue", "celery")
+            self.entries.pause(lane_for(queue=queue), queue)
+        if is_relayed:
+            return self.take(place, *ids, **taking)
+        shard_steps = taking.get("by") or self.steps()
+        shard_steps.hand_over()
+        return self._checked(place, ids)
+
+    def take(
+        self,
+        place: str,
+        *ids: str,
+        by: ScannerSteps | None = None,
+        lease: float = 30.0,
+        wait: float = 60.0,
+        uncertain: bool = False,
+        reason: str = "NO_ROUTE",
+    ) -> list[LeasedEntry]:
+        """The same with an entry, or several, that are the first to be due for a scanner.
+
+        Args:
+            place: One that a claim leads to: leased, lapsed, unsent, uncertain, refused, dead, left
+                or parked.
+            ids: Of the entries.
+            by: The scanner; by default a new one.
+            lease: For how long such a new one has a lease, in seconds.
+            wait: Until the next try of one that is refused, in seconds.
+            uncertain: Whether one that is refused, or dead, may have been delivered.
+            reason: Why it is.
+        """
+        shard_steps = by or self.steps(lease=lease)
+        claimed = {one.task_id: one for one in shard_steps.claim(len(ids)).entries}
+        if place == "parked":
+            return self._checked(place, ids)
+        assert claimed.keys() == set(ids), f"{[*claimed]} were due first"
+        claims = [claimed[task_id] for task_id in ids]
+        if place == "lapsed":
+            self.lease_out(*claims)
+        elif place == "left":
+            shard_steps.ack(claims)
+        elif place != "leased":
+            given = {"wait": wait, "uncertain": uncertain, "reason": reason}
+            shard_steps.nack(VERDICTS[place], claims, **given)
+        return self._checked(place, ids, claims)
+
+    def _checked(self, place, ids, claims=()):
+        expected = [] if place in GONE else [INDEX_OF.get(place, place)]
+        places = self.all_places()
+        assert all(places[task_id] == expected for task_id in ids), places
+        return [*claims]
+
+    def _hold_key(self, *, key="k", holder="holder", **options):
+        """Deliver a task that then holds a key for 1,000 s; returns the options of a next one."""
+        self.schedule(holder, extras=Extras(key, hold="f1000000"), share=True)
+        self.steps().hand_over()
+        return {"extras": Extras(key, hold="w1000000"), "conflict": "replace", **options}
+
     def reschedule(self, who, when, **conditions) -> tuple[Outcome, int | None]:
         """Give an entry another due time; returns that, in ms, if it was done."""
         outcome, change = self.entries.move(who, when, **conditions)
@@ -331,9 +448,10 @@ class Store:
         of_calls = {self.keys[name].encode() for name in OF_CALLS}
         return sorted(set(self.raw.scan_iter("*")) - of_calls)
 
-    def lease_out(self) -> None:
-        """Let every lease run out, as if time had passed, without a change to other entries."""
-        for member in self.raw.zrange(self.keys["leased"], 0, -1):
+    def lease_out(self, *claims: LeasedEntry) -> None:
+        """Let these leases run out, or all, as if time had passed, with no change to others."""
+        members = [one.member for one in claims] or self.raw.zrange(self.keys["leased"], 0, -1)
+        for member in members:
             self.raw.zadd(self.keys["leased"], {member: 0})
 
     def check(self) -> None:

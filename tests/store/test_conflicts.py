@@ -9,8 +9,7 @@ from celery_delayq.core.store import NewEntry, Outcome
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import Template, header_for, labels_for
 from celery_delayq.errors import AlreadyScheduled, InFlight
-from tests.store.places import PLACES, WAITING, enter
-from tests.store.support import FAR_MS, LINES, NOW_MS, ROUTE, new_record
+from tests.store.support import FAR_MS, LINES, NOW_MS, PLACES, ROUTE, WAITING, new_record
 
 pytestmark = pytest.mark.core
 
@@ -60,7 +59,7 @@ def test_the_policy_decides_which_entry_stays(store, place, same_id):
     for policy, shift in product(POLICIES, [-1, 0, 1]):
         store.raw.flushall()
         store.set_ms(NOW_MS)
-        enter(store, place, "old", DUE_MS, extras=KEY)
+        store.at(place, "old", due_ms=DUE_MS, extras=KEY)
         store.set_ms(NOW_MS + 1)
         before = store.record("old")
 
@@ -171,7 +170,7 @@ def test_max_wait_that_has_passed_is_due_at_once(store, us, passed_us, max_wait)
 
 
 def test_a_dead_letter_with_the_id_does_not_count_for_max_wait(store):
-    enter(store, "dead", "old", DUE_MS, extras=KEY)
+    store.at("dead", "old", due_ms=DUE_MS, extras=KEY)
     store.set_ms(NOW_MS + 5000)
     assert schedule(store, "old", FAR_MS, "debounce 1000").due_ms == NOW_MS + 6000
 
@@ -200,7 +199,7 @@ def test_both_are_replaced_that_are_in_the_way(store):
 
 
 def unknown(store):
-    store.schedule_relayed("old", DUE_MS, extras=KEY, share=True)
+    store.schedule_relayed("old", due_ms=DUE_MS, extras=KEY, share=True)
     shard_steps = store.steps()
     shard_steps.nack("unknown", shard_steps.claim(1)[0])
     return shard_steps
@@ -212,7 +211,7 @@ def unknown_and_dead(store):
 
 
 def lapsed(store):
-    enter(store, "lapsed", "old", DUE_MS, extras=KEY)
+    store.at("lapsed", "old", due_ms=DUE_MS, extras=KEY)
 
 
 uncertain = pytest.mark.parametrize("put", [unknown, lapsed, unknown_and_dead])

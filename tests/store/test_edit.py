@@ -10,8 +10,7 @@ from celery_delayq.core.store import Outcome, State
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import NewRecord, lane_for
 from celery_delayq.errors import UnreadableRecord
-from tests.store.places import WAITING, enter
-from tests.store.support import FAR_MS, LINES, NOW_MS, tally
+from tests.store.support import FAR_MS, LINES, NOW_MS, WAITING, tally
 from tests.support.network import CUT
 
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
@@ -112,7 +111,7 @@ def test_an_edit_of_whoever_had_the_key_does_not_reach_the_next(store):
 @pytest.mark.parametrize("payload", ["new", LARGE], ids=["small", "grows"])
 @pytest.mark.parametrize("place", [*WAITING, "dead", "lapsed", "uncertain"])
 def test_an_edited_entry_stays_in_its_place_with_its_time_and_error(store, place, payload):
-    claims = enter(store, "leased" if place == "uncertain" else place, extras=EXTRAS)
+    claims = store.at("leased" if place == "uncertain" else place, extras=EXTRAS)
     if place == "uncertain":
         store.steps().nack("unknown", claims)
     (index,) = store.places("a")
@@ -135,7 +134,7 @@ def test_an_edited_entry_stays_in_its_place_with_its_time_and_error(store, place
 
 @pytest.mark.parametrize("place", ["parked", "refused", "dead"])
 def test_an_entry_leaves_as_it_was_edited(store, place):
-    enter(store, place)
+    store.at(place)
     for payload in (LARGE, "new"):
         store.edit("a", payload)
 
@@ -154,7 +153,7 @@ def test_an_entry_leaves_as_it_was_edited(store, place):
 
 
 def test_a_lease_that_ran_out_ends_and_its_holder_acknowledges_nothing(store):
-    shard_steps, old = store.steps(), enter(store, "lapsed")
+    shard_steps, old = store.steps(), store.at("lapsed")
 
     assert store.edit("a", "new") is Outcome.UNCERTAIN
 

@@ -10,7 +10,6 @@ from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import NewRecord, lane_for
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
 from tests.store import requests
-from tests.store.places import enter
 from tests.store.support import FAR_MS, NOW_MS
 from tests.store.test_key_order import later, scheduled
 
@@ -76,7 +75,7 @@ def test_a_pause_that_counts_as_lateness_excuses_nothing(store, parked):
 
 
 def test_a_refused_one_is_tried_at_once_in_its_new_queue(store):
-    enter(store, "refused")
+    store.at("refused")
 
     assert store.edit("a", to="other", kind="L", queue="other") is Outcome.DONE
 
@@ -116,7 +115,7 @@ def test_a_key_that_another_one_has_is_refused_before_anything_is_written(store,
 
 
 def test_the_key_of_a_dead_one_can_be_taken(store):
-    enter(store, "dead", "b", extras=Extras("theirs"))
+    store.at("dead", "b", extras=Extras("theirs"))
     store.schedule("a", FAR_MS)
 
     assert store.edit("a", extras=Extras("theirs")) is Outcome.DONE

@@ -10,7 +10,6 @@ from celery_delayq.core.store import Entries, NewEntry, Outcome, State
 from celery_delayq.core.store.record import NewRecord
 from celery_delayq.errors import AlreadyScheduled, StoreFull
 from tests.store import requests
-from tests.store.places import enter
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
 
@@ -93,7 +92,7 @@ def test_a_due_relayed_entry_is_claimed_and_settled(store, verdict):
 
 @pytest.mark.parametrize("place", ["relay", "refused", "dead"])
 def test_an_entry_can_be_rescheduled_and_cancelled(store, place):
-    enter(store, place)
+    store.at(place)
     fill(store)
     assert store.reschedule("a", When("at", NOW_MS + 1)) == (Outcome.DONE, NOW_MS + 1)
     assert store.entries.state("a") is State.SCHEDULED

@@ -12,8 +12,7 @@ from celery_delayq.core.store.changes import NOW
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import FLAGS, FORM, RUN_NOW, header_for, lane_for
 from celery_delayq.errors import AlreadyScheduled, UnreadableRecord
-from tests.store.places import PLACES, enter
-from tests.store.support import FAR_MS, NOW_MS, new_record
+from tests.store.support import FAR_MS, NOW_MS, PLACES, new_record
 
 pytestmark = pytest.mark.core
 
@@ -62,7 +61,7 @@ def test_a_scanner_lays_a_due_one_aside_and_goes_on(store, relayed):
 
 @pytest.mark.parametrize("place", HELD_BACK)
 def test_it_is_cancelled_in_any_place_and_leaves_nothing(store, place):
-    enter(store, place, extras=EXTRAS)
+    store.at(place, extras=EXTRAS)
     make_later(store)
 
     outcome, cancelled = store.entries.cancel("a")
@@ -79,7 +78,7 @@ def test_it_is_cancelled_in_any_place_and_leaves_nothing(store, place):
 
 @pytest.mark.parametrize("place", HELD_BACK)
 def test_it_is_moved_from_any_place_and_keeps_all_else(store, place):
-    enter(store, place, extras=EXTRAS)
+    store.at(place, extras=EXTRAS)
     make_later(store)
     before = store.record("a")
 
@@ -92,7 +91,7 @@ def test_it_is_moved_from_any_place_and_keeps_all_else(store, place):
 
 
 def test_only_the_flag_to_run_at_once_changes_with_a_move(store):
-    enter(store, "due", extras=EXTRAS)
+    store.at("due", extras=EXTRAS)
     make_later(store)
     known = store.record("a")[header_end(store.record("a")) + FLAGS]
 
@@ -118,7 +117,7 @@ def test_no_expiry_is_read_from_what_this_release_does_not_know(store):
 
 
 def test_one_laid_aside_is_found_where_it_is_and_waits_again_once_moved(store):
-    enter(store, "due")
+    store.at("due")
     make_later(store)
     store.steps().hand_over()
 
@@ -130,7 +129,7 @@ def test_one_laid_aside_is_found_where_it_is_and_waits_again_once_moved(store):
 
 
 def test_a_pause_is_no_concern_of_one_laid_aside(store):
-    enter(store, "due")
+    store.at("due")
     make_later(store)
     store.steps().hand_over()
 
@@ -165,7 +164,7 @@ def test_its_key_and_its_id_are_taken(store):
 
 
 def test_damage_where_each_format_is_alike_makes_it_dead(store):
-    enter(store, "due")
+    store.at("due")
     text = make_later(store)
     at = header_end(text)
     store.raw.hset(store.keys["records"], "a", text[: at + 6] + b"tomorrow     " + text[at + 19 :])

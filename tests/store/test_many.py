@@ -8,7 +8,6 @@ from celery_delayq.core.store.changes import Conditions
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.ids import target_of_member
 from celery_delayq.errors import InvalidDueTime, UnreadableRecord
-from tests.store.places import enter
 from tests.store.requests import request
 from tests.store.support import FAR_MS, NOW_MS
 
@@ -51,7 +50,7 @@ def left(store):
 def every_place(store):
     """One entry in each place; their ids name it."""
     for place in ("dead", "leased", "refused", "relay"):
-        enter(store, place, place)
+        store.at(place, place)
     put(store, "due", key="k", tags=("t", "u"))
 
 

@@ -5,7 +5,6 @@ import pytest
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, changes
 from celery_delayq.core.store.record import header_for
-from tests.store.places import enter
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, edited, new_record
 
 DONE, UNCERTAIN = Outcome.DONE, Outcome.UNCERTAIN
@@ -27,28 +26,28 @@ def nacked(*verdicts):
 
 
 def deliver(store):
-    enter(store, "due")
+    store.at("due")
     store.steps().hand_over()
 
 
 def publish(store):
-    claims = enter(store, "leased")
+    claims = store.at("leased")
     assert store.steps().ack(claims) == 1
 
 
 def take_back(store):
-    enter(store, "lapsed")
+    store.at("lapsed")
     store.steps().reclaim()
 
 
 def anew(store):
-    enter(store, "lapsed")
+    store.at("lapsed")
     store.entries.cancel("a")
     store.schedule_relayed("a")
 
 
 def cancel(store):
-    enter(store, "due")
+    store.at("due")
     store.entries.cancel("a")
 
 
@@ -57,15 +56,15 @@ STATES = {
     "cancelled": (cancel, NOT_FOUND),
     "in its list": (deliver, HANDED_OVER),
     "published": (publish, HANDED_OVER),
-    "leased": (lambda store: enter(store, "leased"), IN_FLIGHT),
-    "due": (lambda store: enter(store, "due"), DONE),
-    "due for a relay": (lambda store: enter(store, "relay"), DONE),
-    "parked": (lambda store: enter(store, "parked"), DONE),
+    "leased": (lambda store: store.at("leased"), IN_FLIGHT),
+    "due": (lambda store: store.at("due"), DONE),
+    "due for a relay": (lambda store: store.at("relay"), DONE),
+    "parked": (lambda store: store.at("parked"), DONE),
     "not sent": (nacked("unsent"), DONE),
-    "refused": (lambda store: enter(store, "refused"), DONE),
+    "refused": (lambda store: store.at("refused"), DONE),
     "dead": (nacked("unsent", "dead"), DONE),
     "anew after an uncertain one": (anew, DONE),
-    "under a lease that ran out": (lambda store: enter(store, "lapsed"), UNCERTAIN),
+    "under a lease that ran out": (lambda store: store.at("lapsed"), UNCERTAIN),
     "taken back": (take_back, UNCERTAIN),
     "without an answer": (nacked("unknown"), UNCERTAIN),
     "without an answer, then refused": (nacked("unknown", "refused"), UNCERTAIN),

@@ -3,7 +3,6 @@
 import pytest
 
 from celery_delayq.core.store import State
-from tests.store.places import enter
 from tests.store.support import FAR_MS, NOW_MS
 
 pytestmark = pytest.mark.core
@@ -33,7 +32,7 @@ STATES |= {"parked": State.PAUSED, "leased": State.IN_FLIGHT, "dead": State.DEAD
 
 @pytest.mark.parametrize("place", STATES)
 def test_the_place_of_an_entry_is_its_state(store, place):
-    enter(store, place)
+    store.at(place)
     assert store.entries.state("a") is store.entries.find("a").state is STATES[place]
 
 

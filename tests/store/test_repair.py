@@ -14,7 +14,6 @@ from celery_delayq.core.store.ids import target_of_key
 from celery_delayq.core.store.record import lane_for
 from tests.operations.table import fitting
 from tests.store.made_up import made_up
-from tests.store.places import enter
 from tests.store.support import FAR_MS, NOW_MS, template_of
 from tests.store.test_check import ALSO, EXTRAS, SPOIL, key, kind_of, kinds
 
@@ -197,7 +196,7 @@ def test_a_scanner_is_told_of_what_waits_again(store):
 
 def tried(store):
     """Its claim shows that no attempt is uncertain."""
-    enter(store, "refused")
+    store.at("refused")
     store.raw.hdel(key(store, "errors"), "a")
 
 
@@ -211,10 +210,10 @@ def scheduled_anew(store):
 
 # An entry, the index that is lost, the repair, and whether it then leaves as possibly delivered.
 LOST = {
-    "overdue, for a list": (lambda store: enter(store, "due"), "due", "back", False),
-    "overdue, for a relay": (lambda store: enter(store, "relay"), "relay", "back", True),
+    "overdue, for a list": (lambda store: store.at("due"), "due", "back", False),
+    "overdue, for a relay": (lambda store: store.at("relay"), "relay", "back", True),
     "tried, but it did not leave": (tried, "refused", "back", False),
-    "its scanner is dead": (lambda store: enter(store, "leased"), "leased", "done", True),
+    "its scanner is dead": (lambda store: store.at("leased"), "leased", "done", True),
     "scheduled anew since it left": (scheduled_anew, "due", "back", False),
 }
 
@@ -266,7 +265,7 @@ def test_a_claim_of_before_the_clock_was_set_back_holds_no_longer_than_a_lease(s
 
 @pytest.mark.parametrize("index", ["dead", "refused"])
 def test_an_entry_that_had_failed_is_dead_with_its_reason(store, index):
-    enter(store, index)
+    store.at(index)
     before = store.snapshot()
     store.raw.delete(key(store, index))
     assert repair(store) == {("record_without_place", "a"): "dead"}

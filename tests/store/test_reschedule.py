@@ -7,7 +7,6 @@ import pytest
 from celery_delayq.core.clock import MAX_DUE_MS, When, after, by
 from celery_delayq.core.store import Outcome, State
 from celery_delayq.errors import InvalidDueTime
-from tests.store.places import enter
 from tests.store.support import DUE_AT_ONCE, FAR_MS, HALF_PAST_US, NOW_MS, STILL_TO_COME, tally
 
 pytestmark = pytest.mark.core
@@ -116,7 +115,7 @@ def test_a_time_past_the_last_is_refused_and_nothing_is_changed(store, relative)
 
 
 def test_after_a_lease_ran_out_a_late_ack_does_not_remove_the_new_version(store):
-    claims = enter(store, "lapsed")
+    claims = store.at("lapsed")
     assert store.reschedule("a", When("at", FAR_MS)) == (Outcome.UNCERTAIN, FAR_MS)
     assert store.steps().ack(claims) == 0
     assert store.score("relay", "a") == FAR_MS
@@ -143,7 +142,7 @@ def test_a_move_forgets_refusals_though_not_uncertainty(store, verdicts, outcome
 
 
 def test_uncertainty_outlives_a_claim_that_was_given_back(store):
-    enter(store, "lapsed")
+    store.at("lapsed")
     store.reschedule("a", When("at", 7))
     shard_steps = store.steps()
     claimed = shard_steps.claim(1).entries
@@ -155,7 +154,7 @@ def test_uncertainty_outlives_a_claim_that_was_given_back(store):
 
 
 def test_a_dead_entry_can_be_brought_back(store):
-    enter(store, "dead", due_ms=NOW_MS - 5)
+    store.at("dead", due_ms=NOW_MS - 5)
     assert store.reschedule("a", When("by", 10)) == (Outcome.DONE, NOW_MS + 5)
     entry = store.entries.find("a")
     assert (entry.state, entry.reason) == (State.SCHEDULED, "")
@@ -207,7 +206,7 @@ def test_each_change_is_later_than_the_one_before_or_now_where_the_clock_was_set
 
 
 def test_a_replacement_counts_as_changed_after_the_entry_that_it_replaces(store):
-    enter(store, "lapsed", "b")
+    store.at("lapsed", "b")
     store.set_ms(NOW_MS - 100)
     store.schedule("b", FAR_MS, supersede=True)
     assert parts(store, "b")[1] == NOW_MS * 1000 + 1

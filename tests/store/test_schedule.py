@@ -9,13 +9,14 @@ from celery_delayq.core.clock import MAX_DUE_MS, When, after, due_in_ms
 from celery_delayq.core.store import NewEntry, Outcome, State
 from celery_delayq.core.store.record import header_for
 from celery_delayq.errors import AlreadyDead, AlreadyScheduled, InvalidDueTime, StoreUnavailable
-from tests.store.places import PLACES, WAITING, enter
 from tests.store.support import (
     DUE_AT_ONCE,
     FAR_MS,
     HALF_PAST_US,
     NOW_MS,
+    PLACES,
     STILL_TO_COME,
+    WAITING,
     new_record,
 )
 
@@ -110,7 +111,7 @@ def test_a_delay_that_ends_past_the_last_is_refused_and_nothing_is_written(store
 @both_kinds
 @pytest.mark.parametrize("place", PLACES)
 def test_an_id_that_is_scheduled_is_refused_and_the_first_entry_stays_as_it_is(store, put, place):
-    enter(store, place, payload="first")
+    store.at(place, payload="first")
     before = store.snapshot()
     with pytest.raises(
         AlreadyDead if place == "dead" else AlreadyScheduled, match=r"^task 'a' is "
@@ -142,7 +143,7 @@ MAY_HAVE_LEFT = {"in flight": (), "no answer": ("unknown",), "then dead": ("unkn
 @both_kinds
 @pytest.mark.parametrize("verdicts", MAY_HAVE_LEFT.values(), ids=MAY_HAVE_LEFT)
 def test_a_running_task_that_retries_replaces_an_entry_that_may_have_left(store, put, verdicts):
-    claims, shard_steps = enter(store, "leased", payload="old"), store.steps()
+    claims, shard_steps = store.at("leased", payload="old"), store.steps()
     for verdict in verdicts:
         shard_steps.nack(verdict, claims, reason="NO_ROUTE")
         claims = shard_steps.claim(1)[0] or claims
@@ -158,8 +159,8 @@ def test_a_running_task_that_retries_replaces_an_entry_that_may_have_left(store,
 
 @pytest.mark.parametrize("place", [*WAITING, "dead"])
 def test_a_running_task_replaces_no_entry_that_has_not_left(store, place):
-    enter(store, "leased", "other")  # so that another task has a claim
-    enter(store, place, payload="tomorrow")
+    store.at("leased", "other")  # so that another task has a claim
+    store.at(place, payload="tomorrow")
     with pytest.raises(AlreadyScheduled):
         store.schedule("a", supersede=True)
     assert b'"tomorrow"' in store.entries.find("a").message

@@ -7,8 +7,7 @@ from celery_delayq.core.store import NewEntry, Outcome
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import header_for
 from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
-from tests.store.places import PLACES, enter
-from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
+from tests.store.support import FAR_MS, NOW_MS, PLACES, ROUTE, new_record
 
 TAGGED = Extras("k", ("one", "two", "ü"), 10**12)
 OTHER = Extras("k", ("two", "three"))
@@ -52,7 +51,7 @@ def test_each_tag_of_an_entry_leads_to_it(store, kind):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_in_every_place_an_entry_has_its_tags(store, place):
-    enter(store, place, extras=TAGGED)
+    store.at(place, extras=TAGGED)
     assert tags(store) == of("a")
     store.check()
 
@@ -110,7 +109,7 @@ STEPS = {
 
 @pytest.mark.parametrize(("place", "step", "expected"), STEPS.values(), ids=STEPS)
 def test_a_step_leaves_the_tags_of_what_waits_and_no_others(store, place, step, expected):
-    claims = enter(store, place, extras=TAGGED)
+    claims = store.at(place, extras=TAGGED)
     step(store, claims)
     assert tags(store) == expected
     store.check()

@@ -12,7 +12,6 @@ from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import lane_for
 from tests.store import requests
 from tests.store.held_and_behind import behind_one_that_waits, second
-from tests.store.places import enter
 from tests.store.support import FAR_MS, HALF_PAST_US, NOW_MS
 
 MINUTE_MS, MOST = 60_000, 5
@@ -65,10 +64,10 @@ STATES = {
     "with tags alone": lambda store: store.schedule("a", FAR_MS, extras=Extras("", ("one",))),
     "with a grace period": lambda store: store.schedule("a", FAR_MS, extras=Extras(grace_ms=9)),
     "overdue": lambda store: store.schedule("a", NOW_MS - 9, share=True, extras=EXTRAS),
-    "refused": lambda store: enter(store, "refused", wait=0, extras=EXTRAS),
-    "parked": lambda store: enter(store, "parked", extras=EXTRAS),
-    "dead": lambda store: enter(store, "dead", extras=EXTRAS),
-    "dead and removed": lambda store: enter(store, "dead", extras=EXTRAS),
+    "refused": lambda store: store.at("refused", wait=0, extras=EXTRAS),
+    "parked": lambda store: store.at("parked", extras=EXTRAS),
+    "dead": lambda store: store.at("dead", extras=EXTRAS),
+    "dead and removed": lambda store: store.at("dead", extras=EXTRAS),
 }
 
 
@@ -111,7 +110,7 @@ def test_an_entry_behind_another_stands_there_again(store):
 
 
 def test_an_entry_that_may_have_been_delivered_comes_back_marked(store):
-    enter(store, "lapsed")
+    store.at("lapsed")
     assert cancel(store, "a") is Outcome.UNCERTAIN
 
     assert undone(store, "a").startswith("done:")
@@ -495,7 +494,7 @@ def test_the_lines_of_a_bulk_are_found_among_others(store):
 @pytest.mark.parametrize("place", ["due", "parked"])
 def test_an_entry_cancelled_while_overdue_is_not_too_late_after_the_undo(store, place, hurries):
     due_ms, later_ms = NOW_MS - 10, NOW_MS + 60_000
-    enter(store, place, due_ms=due_ms, extras=Extras(grace_ms=1000))
+    store.at(place, due_ms=due_ms, extras=Extras(grace_ms=1000))
     cancel(store, "a")
     store.set_ms(later_ms)
     store.entries.resume(lane_for(queue="celery"))
