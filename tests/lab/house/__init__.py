@@ -1,0 +1,8 @@
+"""``python -m tests.lab.house``: the plan of the deeper modules, its check, and its moves.
+
+house.txt    which modules of today become one, and the decision that it hides; the layers
+plan.py      reads it
+sources.py   what the modules of today import, and which names they define
+checks.py    the package as it is and as planned: circles, layers, chains, roads, names that clash
+moves.py     merges modules, and mends whatever names them
+"""
