@@ -161,8 +161,8 @@ def test_a_relayed_message_says_which_attempt_it_is(delayq_app, url, redis):
 
 
 def labels(app, task_id):
-    _, _, text, header_end, *_ = app.delayq.services.scripts[0].call("find", target=f"i{task_id}")
-    return text[header_end + FORM - 13 : header_end + FORM]
+    record = app.delayq.services.entries.find(task_id).record
+    return record.text[record.header_end + FORM - 13 : record.header_end + FORM]
 
 
 @pytest.mark.parametrize("broker", [None, "memory://"], ids=["the store", "another"])

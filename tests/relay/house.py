@@ -40,8 +40,7 @@ class House:
 
     def close(self) -> None:
         for scanner in self.scanners:
-            if not scanner._stopping.is_set():
-                scanner.stop(PATIENCE)
+            scanner.stop(PATIENCE)
         for relay in self._relays:
             relay.close()
             relay.steps.close()

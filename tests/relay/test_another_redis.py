@@ -13,6 +13,7 @@ from celery_delayq.errors import BrokerDown, UnreadableRecord
 from tests.app.support import comparable, lists
 from tests.lab.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
+from tests.support.copies import publish
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
@@ -153,9 +154,7 @@ def test_each_attempt_has_a_delivery_tag_of_its_own(other_redis, earlier):
         relay = other_redis.relay()
         [claimed], *_ = relay.steps.claim(1)
         assert bool(claimed.template) == bool(earlier)
-        relay._link.prepare()
-        [(_, sent)] = relay._link.publish([claimed], lambda: False)
-        assert sent.word == "sent"
+        publish(other_redis.delayq, claimed)
         relay.steps.ack([claimed]) if verdict == "sent" else relay.steps.nack(verdict, [claimed])
     with other_redis.channel() as channel:
         copies = [channel.basic_get(other_redis.queue) for _ in range(3)]
@@ -213,8 +212,9 @@ def test_a_task_that_cannot_be_assembled_becomes_dead_and_the_others_go_on(other
         other_redis.due_now(task_id=task_id)
     scripts = other_redis.delayq.services.scripts[0]
     store = redis.Redis.from_url(other_redis.app.conf.delayq_url)
-    text, header_end = scripts.call("find", target="ibad")[2:4]
-    store.hset(scripts.keys["records"], "bad", text[: header_end + FORM + 1 + NAME_BYTES])
+    record = other_redis.delayq.services.entries.find("bad").record
+    cut_off = record.text[: record.header_end + FORM + 1 + NAME_BYTES]
+    store.hset(scripts.keys["records"], "bad", cut_off)
     other_redis.relay_once()
     (arrived,) = lists(other_redis.client).values()
     assert [json.loads(raw)["headers"]["id"] for raw in arrived] == ["first", "good"]

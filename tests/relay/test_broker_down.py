@@ -158,7 +158,7 @@ def test_a_link_that_is_closed_has_let_go_of_redis(start_redis, made):
 def test_a_link_that_is_closed_has_let_go_of_rabbitmq(rabbitmq_server, made):
     link = link_to(rabbitmq_server.url, made)
     link.prepare()
-    transports = [one._connection.transport for one in made if one._connection is not None]
+    transports = [one.connection.transport for one in made if one.connected]
     assert [one.sock.fileno() >= 0 for one in transports] == [True]
 
     link.close()

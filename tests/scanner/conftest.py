@@ -1,4 +1,5 @@
 import gc
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,17 @@ FOLDER = Path("/proc/self/fd")
 
 @pytest.fixture
 def world(monkeypatch):
-    """A scanner over fakes: virtual time, no threads."""
+    """A scanner over fakes, in virtual time and the test's own thread."""
+    wait = threading.Event.wait
 
     def make(**options):
         made = World(**options)
         monkeypatch.setattr(clock, "monotonic", made.monotonic)
+        monkeypatch.setattr(
+            threading.Event,
+            "wait",
+            lambda event, seconds=None: made.wait_for(event, seconds, wait),
+        )
         return made
 
     return make

@@ -4,6 +4,7 @@ The scanner runs in the test's own thread: every wait ends at once, however long
 """
 
 import math
+import threading
 
 from celery_delayq.core.handover.relay import Batch
 from celery_delayq.core.handover.scanner import Scanner
@@ -17,7 +18,7 @@ HOUR_MS = 3_600_000
 class World:
     """The time, the tasks that wait, and a log of the scanner's actions."""
 
-    def __init__(self, *, batch_size=10, lease=30.0, safety_interval=5.0):
+    def __init__(self, *, batch_size=10, lease=30.0, safety_interval=5.0, **parts):
         self.us = 0
         self.log = []
         self.waits = []
@@ -25,6 +26,9 @@ class World:
         self.handed_over = []
         self.hears = False
         self.ends_after = 1
+        self.pauses = []
+        self._acts = {}
+        self._thread, self._others = threading.current_thread(), threading.Semaphore(0)
         self.steps = FakeEngine(self, batch_size)
         self.wakeup = FakeWakeup(self)
         self.relay = FakeRelay(self)
@@ -39,8 +43,8 @@ class World:
                 handed_over=self.handed_over.append,
                 hears_handed_over=lambda: self.hears,
             ),
+            **parts,
         )
-        self.scanner._stopping = FakeStop(self)
 
     def monotonic(self) -> float:
         return self.us / 1_000_000
@@ -52,14 +56,42 @@ class World:
     def run(self, *, waits=1) -> None:
         """Let the scanner run until it has waited *times* times."""
         self.ends_after = waits
-        self.scanner.run()
+        try:
+            self.scanner.run()
+        finally:
+            self._others.release(len(self.pauses) + 1)
+
+    def after(self, waits: int, act) -> None:
+        """Call *act* at the end of that wait."""
+        self._acts[waits] = act
 
     def wait(self, seconds: float) -> None:
         self.waits.append(seconds)
         # Rounded up, as a real wait does not end early.
         self.us += math.ceil(seconds * 1_000_000)
+        self._acts.pop(len(self.waits), lambda: None)()
         if len(self.waits) >= self.ends_after:
-            self.scanner._stopping.set()
+            self.scanner.stop()
+
+    def wait_for(self, event, seconds, wait) -> bool:
+        """What waiting for an event is: the scanner's own takes no time, and is counted.
+
+        A thread of the scanner's waits until the test lets one go on, or the scanner has ended.
+        """
+        thread = threading.current_thread()
+        if seconds and thread is self._thread:
+            self.say("pause")
+            self.wait(seconds)
+        elif seconds and thread.name.startswith("delayq-"):
+            self.pauses.append(seconds)
+            self._others.acquire()
+        else:
+            return wait(event, seconds)
+        return event.is_set()
+
+    def end_pause(self) -> None:
+        """Let a thread of the scanner's go on."""
+        self._others.release()
 
     def say(self, word: str) -> None:
         self.log.append(word)
@@ -140,7 +172,8 @@ class FakeWakeup:
 
     def rest(self, seconds: float) -> None:
         self.on_rest()
-        self._world.scanner._stopping.wait(seconds)
+        self._world.say("pause")
+        self._world.wait(seconds)
 
     def interrupt(self) -> None:
         self._world.say("interrupt")
@@ -167,22 +200,3 @@ class FakeRelay:
 
     def close(self) -> None:
         self._world.say("close relay")
-
-
-class FakeStop:
-    """An event whose waits take no time, but are counted like every other."""
-
-    def __init__(self, world):
-        self._world = world
-        self._set = False
-
-    def set(self) -> None:
-        self._set = True
-
-    def is_set(self) -> bool:
-        return self._set
-
-    def wait(self, seconds: float) -> bool:
-        self._world.say("pause")
-        self._world.wait(seconds)
-        return self._set

@@ -7,6 +7,8 @@ from tests.scanner.fakes import HOUR_MS, START_MS
 
 pytestmark = pytest.mark.core
 
+ENDS = ["wait", "interrupt", "close relay", "leave", "close wakeup"]
+
 
 @pytest.mark.parametrize(
     ("due", "passes"), [(10, 1), (11, 2), (35, 4)], ids=["a batch", "one more", "several batches"]
@@ -15,7 +17,7 @@ def test_batches_are_drained_without_a_wait_between(world, due, passes):
     made = world(batch_size=10)
     made.steps.due = [START_MS] * due
     made.run()
-    assert made.log == ["hand_over"] * passes + ["wait", "close relay", "leave", "close wakeup"]
+    assert made.log == ["hand_over"] * passes + ENDS
     assert len(made.steps.moved) == due
 
 

@@ -47,10 +47,15 @@ def away_for(made, seconds, error):
     return fail
 
 
-def named(made):
-    made.scanner._store = Contact(STORE, "delayq_url")
-    made.scanner._broker = Contact(BROKER, "broker_url")
-    return made
+@pytest.fixture
+def named(world):
+    """A world whose store and broker have names."""
+
+    def make(**options):
+        contacts = Contact(STORE, "delayq_url"), Contact(BROKER, "broker_url")
+        return world(contacts=contacts, **options)
+
+    return make
 
 
 def lost_store(why="Connection closed by server."):
@@ -86,10 +91,12 @@ def test_a_task_due_while_the_broker_was_away_leaves_soon_after_it_is_back(world
 
 def run_outage(made, error, seconds=2.0):
     """Let it work once, lose its store for some seconds, and work again."""
-    made.run(waits=1)
-    made.scanner._stopping._set = False
-    made.steps.on_move = away_for(made, seconds, error)
-    made.run(waits=len(made.waits) + 9)
+
+    def lose():
+        made.steps.on_move = away_for(made, seconds, error)
+
+    made.after(1, lose)
+    made.run(waits=10)
 
 
 def warnings(what, why, *after):
@@ -101,49 +108,51 @@ def warnings(what, why, *after):
     ]
 
 
-def test_a_store_that_is_lost_and_back_is_a_line_each(world, said):
-    run_outage(named(world()), lost_store())
+def test_a_store_that_is_lost_and_back_is_a_line_each(named, said):
+    run_outage(named(), lost_store())
     assert said() == [
         *warnings(f"{STORE} of delayq_url", "connection closed by server", 0, 2),
         ("INFO", f"{STORE} is back after 4 s"),
     ]
 
 
-def test_a_broker_that_is_lost_and_back_is_a_line_each(world, said):
+def test_a_broker_that_is_lost_and_back_is_a_line_each(named, said):
     why = "[Errno 111] Connection refused"
-    made = named(world())
+    made = named()
     made.steps.relay = [START_MS - 1]
-    made.run(waits=1)
-    made.scanner._stopping._set = False
-    made.steps.relay = [START_MS - 1]
-    made.relay.on_batch = away_for(made, 1.2, BrokerDown(why))
-    made.run(waits=len(made.waits) + 5)
+
+    def lose():
+        made.steps.relay = [START_MS - 1]
+        made.relay.on_batch = away_for(made, 1.2, BrokerDown(why))
+
+    made.after(1, lose)
+    made.run(waits=6)
     assert said() == [
         *warnings(f"{BROKER} of broker_url", why, 0),
         ("INFO", f"{BROKER} is back after 2 s"),
     ]
 
 
-def test_a_store_that_was_never_reached_is_not_called_lost(world, said):
-    made = named(world())
+def test_a_store_that_was_never_reached_is_not_called_lost(named, said):
+    made = named()
     made.steps.on_move = away_for(made, 0.1, lost_store())
     made.run(waits=2)
     assert said()[0][1].startswith("cannot reach the store redis://red:6379/0 of delayq_url (")
     assert said()[1] == ("INFO", "store redis://red:6379/0 is back after 0 s")
 
 
-def test_the_log_has_the_number_of_overdue_tasks_before_they_go(world, said):
-    made = named(world())
+def test_the_log_has_the_number_of_overdue_tasks_before_they_go(named, said):
+    start = SimpleNamespace(join=lambda: None)
+    made = named(start=start)
     made.steps.due = [START_MS + 1000 + number for number in range(3)]
-    counted = lambda: sum(when <= made.now_ms for when in made.steps.due)  # noqa: E731
-    made.scanner._start = SimpleNamespace(join=lambda: None, overdue=counted)
+    start.overdue = lambda: sum(when <= made.now_ms for when in made.steps.due)
     run_outage(made, lost_store())
     assert ("INFO", "store redis://red:6379/0 is back after 4 s; 3 overdue") in said()
     assert len(made.steps.moved) == 3
 
 
-def test_a_day_without_a_store_is_not_a_line_for_each_try(world, said):
-    made = named(world())
+def test_a_day_without_a_store_is_not_a_line_for_each_try(named, said):
+    made = named()
     made.steps.on_move = away_for(made, 86_400.0, lost_store())
     made.run(waits=1000)
     seconds = sum(made.waits)
@@ -151,22 +160,24 @@ def test_a_day_without_a_store_is_not_a_line_for_each_try(world, said):
 
 
 @pytest.mark.parametrize("error", [StoreError("hand_over", "WRONGTYPE"), RuntimeError("boom")])
-def test_a_lasting_refusal_is_not_logged_at_each_try(world, said, error):
-    made = named(world())
+def test_a_lasting_refusal_is_not_logged_at_each_try(named, said, error):
+    made = named()
     made.steps.on_move = away_for(made, 86_400.0, error)
     made.run(waits=1000)
     assert 2 <= len(said()) <= sum(made.waits) / backoff.QUIET + 8
 
 
-def test_another_trouble_is_said_at_once(world, said):
-    made = named(world())
+def test_another_trouble_is_said_at_once(named, said):
+    made, before = named(), []
     made.steps.on_move = away_for(made, 60.0, lost_store())
-    made.run(waits=20)
-    made.scanner._stopping._set = False
-    made.steps.on_move = away_for(made, 60.0, StoreError("hand_over", "WRONGTYPE"))
-    before = len(said())
-    made.run(waits=len(made.waits) + 1)
-    assert said()[before][1].startswith("hand over failed: WRONGTYPE; retrying in ")
+
+    def refuse():
+        made.steps.on_move = away_for(made, 60.0, StoreError("hand_over", "WRONGTYPE"))
+        before.extend(said())
+
+    made.after(20, refuse)
+    made.run(waits=21)
+    assert said()[len(before)][1].startswith("hand over failed: WRONGTYPE; retrying in ")
 
 
 # The loop's reaction.

@@ -85,7 +85,7 @@ def test_a_stopping_outbox_waits_no_longer_than_for_the_task_at_hand():
     outbox = Outbox([shard_steps], mark)
     outbox.start()
     assert entered.wait(30)
-    outbox._stopping.set()
+    outbox.stop(0)
     leave.set()
     outbox.stop(PATIENCE)
     assert shard_steps.settled == ["a"]

@@ -52,8 +52,9 @@ def said(caplog):
 
 def test_an_empty_store_is_one_line(house, said, redis_server):
     made = house()
-    scanner = made.start_asleep()
-    name, url = scanner._name, redis_server.url()
+    made.start_asleep()
+    [scanner] = made.delayq.services.entries.scanners()
+    name, url = scanner.name, redis_server.url()
     assert said()[0] == [
         (
             f"scanner {name} started: store {url}, prefix delayq, hands over directly; "

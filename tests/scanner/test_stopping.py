@@ -16,7 +16,7 @@ def test_a_stop_between_batches_moves_nothing_afterwards(world):
     made = world(batch_size=10)
     made.steps.due = [START_MS] * 100
     made.steps.on_move = lambda: made.log.count("hand_over") == 3 and made.scanner.stop()
-    made.run()
+    made.run(waits=2)
     assert len(made.steps.moved) == 30
     assert made.log == [
         *["hand_over"] * 3,

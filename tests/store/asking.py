@@ -4,16 +4,36 @@ Redis is behind a proxy that holds each answer back a little, so that an interru
 on its way.
 """
 
+import queue
 import time
 from contextlib import suppress
 
 from celery_delayq.core.servers.connection import PooledConnection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
-from celery_delayq.core.servers.pool import PerProcess, Pool
 from celery_delayq.errors import StoreError
 from tests.support.waiting import PATIENCE
 
 MOST = 3  # connections
+
+
+class Line:
+    """The callers that have waited for a connection, seen by the queues that they waited at."""
+
+    def __init__(self, monkeypatch):
+        self.places = places = []
+
+        class Place(queue.SimpleQueue):
+            def get(self, *args, **options):
+                if self not in places:
+                    places.append(self)
+                return super().get(*args, **options)
+
+        monkeypatch.setattr(queue, "SimpleQueue", Place)
+
+    def joins(self):
+        """Return a function that says whether a caller has begun to wait since now."""
+        before = len(self.places)
+        return lambda: len(self.places) > before
 
 
 class Asking:
@@ -22,7 +42,6 @@ class Asking:
     def __init__(self, port, most=MOST):
         self.client = PooledConnection(Endpoint("127.0.0.1", port))
         self.most, self.number = most, 0
-        self.client._pool = PerProcess(lambda: Pool(self.client._server, most))
 
     @property
     def pool(self):

@@ -134,9 +134,10 @@ def test_nor_where_a_connection_is_replaced_that_the_server_closed(ask, raw):
     def close():
         ask()
         number = ask.client.execute("id", packed(["CLIENT", "ID"]))
-        socket = ask.pool._idle[-1][0]._sock
+        used = ask.pool.take(time.monotonic() + 30)
         raw.client_kill_filter(_id=number)
-        select.select([socket], [], [], 5)
+        select.select([used._sock], [], [], 5)
+        ask.pool.give(used)
 
     close()
     for _ in everywhere(ask):
@@ -145,16 +146,17 @@ def test_nor_where_a_connection_is_replaced_that_the_server_closed(ask, raw):
     ask.takes_all()
 
 
-def test_a_caller_in_line_can_be_interrupted(asking):
+def test_a_caller_in_line_can_be_interrupted(asking, line):
     ask = asking(most=1)
     ask()
 
     @contextmanager
     def busy():
         held, over = ask.pool.take(time.monotonic() + 30), threading.Event()
+        waits = line.joins()
 
         def give_back():
-            eventually(lambda: ask.pool._line or over.is_set())
+            eventually(lambda: waits() or over.is_set())
             ask.pool.give(held)
 
         thread = threading.Thread(target=give_back)

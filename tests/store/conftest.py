@@ -1,7 +1,7 @@
 import pytest
 
 from tests.store.answering import Answering
-from tests.store.asking import MOST, Asking
+from tests.store.asking import MOST, Asking, Line
 from tests.store.support import Store, clocked_names
 from tests.support.network import Between
 from tests.support.slow_link import SlowLink
@@ -102,12 +102,19 @@ def asking(link, limits):
     made = []
 
     def make(most=MOST):
+        limits(connections=most)
         made.append(Asking(link.port, most))
         return made[-1]
 
     yield make
     for one in made:
         one.client.close()
+
+
+@pytest.fixture
+def line(monkeypatch):
+    """The callers that wait for a connection."""
+    return Line(monkeypatch)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from celery_delayq.core.servers import connection as module
 from celery_delayq.core.servers import endpoint as endpoints
 from celery_delayq.core.servers.connection import PooledConnection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
-from celery_delayq.core.servers.pool import MOST, PerProcess, Pool
+from celery_delayq.core.servers.pool import MOST
 from celery_delayq.errors import StoreUnavailable
 from tests.store.answering import OK
 from tests.store.support import FAR_MS, endpoint
@@ -122,13 +122,12 @@ def calls_at_once(client, callers, calls=20):
 
 
 @pytest.fixture
-def few(connect):
+def few(connect, limits):
     """Make a client with a limited number of connections: ``few(most)``."""
 
     def make(most):
-        client = connect()
-        client._pool = PerProcess(lambda: Pool(client._server, most))
-        return client
+        limits(connections=most)
+        return connect()
 
     return make
 
@@ -139,16 +138,16 @@ def ping(client):
 
 
 @pytest.fixture
-def waiting():
+def waiting(line):
     """Start a call in a thread; return once it waits for a connection."""
     threads = []
 
     def start(client, call=ping):
-        before = len(client.pool._line)
+        waits = line.joins()
         thread = threading.Thread(target=call, args=(client,))
         thread.start()
         threads.append(thread)
-        eventually(lambda: len(client.pool._line) > before)
+        eventually(waits)
         return thread
 
     yield start
@@ -204,7 +203,14 @@ def test_a_caller_waits_no_longer_for_a_connection_than_its_call_may_take(few):
 
 
 def test_a_hundred_connections_are_the_most(connect):
-    assert connect().pool._most == MOST == 100
+    client, until = connect(), time.monotonic() + PATIENCE
+    held = [client.pool.take(until) for _ in range(MOST)]
+
+    with pytest.raises(TimeoutError, match="all 100 connections of this process were in use"):
+        client.pool.take(time.monotonic() + 0.01)
+
+    for connection in held:
+        client.pool.give(connection)
 
 
 def test_close_closes_every_connection_and_the_next_call_opens_one(connect, redis_server):

@@ -38,12 +38,12 @@ def test_at_each_opcode(name):
     assert "1 passed" in done.stdout
 
 
-def test_a_waiting_caller_learns_of_a_lost_connection(asking):
+def test_a_waiting_caller_learns_of_a_lost_connection(asking, line):
     ask = asking(most=1)
     lost = [ask.pool.take(time.monotonic() + 30)]
-    thread = threading.Thread(target=ask)
+    waits, thread = line.joins(), threading.Thread(target=ask)
     thread.start()
-    eventually(lambda: ask.pool._line)
+    eventually(waits)
 
     lost.clear()
 

@@ -143,7 +143,7 @@ class ClusterServers:
 
     def is_whole(self) -> bool:
         """Whether all nodes that run serve, know each other, and agree on who has which slot."""
-        running = [one for one in self.nodes if one._process.running]
+        running = [one for one in self.nodes if one.running]
         infos = [one.ask("INFO") for one in running]
         known = [one.knows() for one in running]
         count = f"cluster_known_nodes:{len(self.nodes)}\r".encode()
@@ -178,7 +178,7 @@ class ClusterServers:
         return next((one for one in self.nodes if ports == [one.port]), None)
 
     def owner_of(self, slot: int) -> Node:
-        running = (one for one in self.nodes if one._process.running)
+        running = (one for one in self.nodes if one.running)
         return self.owner_by(next(running), slot)
 
     @property

@@ -16,6 +16,7 @@ LIMITS = {
     # Connections, and how long one waits for a server.
     "answer_s": "core.servers.endpoint.TIMEOUT",
     "reach_s": "core.services.REACH",
+    "connections": "core.servers.pool.MOST",
     "idle_store_s": "core.servers.pool.IDLE",
     "collect_again_s": "core.servers.pool.COLLECT_AGAIN",
     "wakeup_answer_s": "core.store.wakeup.TIMEOUT",

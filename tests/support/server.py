@@ -62,5 +62,9 @@ class Server:
         self._process.resume()
 
     @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.running
+
+    @property
     def pid(self) -> int:
         return self._process.pid

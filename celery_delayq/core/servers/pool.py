@@ -78,13 +78,15 @@ class Pool:
 
     Args:
         server: The Redis; its address may change.
-        most: The maximum number of connections.
+        most: The maximum number of connections; ``MOST`` by default.
         reach: Maximum seconds for each step of connecting.
     """
 
-    def __init__(self, server: Server, most: int = MOST, reach: float = math.inf) -> None:
+    def __init__(
+        self, server: Server, most: int | None = None, reach: float = math.inf
+    ) -> None:
         self._server = server
-        self._most = most
+        self._most = MOST if most is None else most
         self._reach = reach
         # The connection returned last is taken first, so the others can expire.
         self._idle: deque[tuple[Any, float]] = deque()
