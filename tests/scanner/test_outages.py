@@ -142,10 +142,12 @@ def test_a_store_that_was_never_reached_is_not_called_lost(named, said):
 
 
 def test_the_log_has_the_number_of_overdue_tasks_before_they_go(named, said):
-    start = SimpleNamespace(join=lambda: None)
+    start = SimpleNamespace(
+        join=lambda: None,
+        overdue=lambda: sum(when <= made.now_ms for when in made.steps.due),
+    )
     made = named(start=start)
     made.steps.due = [START_MS + 1000 + number for number in range(3)]
-    start.overdue = lambda: sum(when <= made.now_ms for when in made.steps.due)
     run_outage(made, lost_store())
     assert ("INFO", "store redis://red:6379/0 is back after 4 s; 3 overdue") in said()
     assert len(made.steps.moved) == 3

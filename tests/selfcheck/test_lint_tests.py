@@ -86,10 +86,11 @@ def test_a_place_more_than_the_list_has_is_a_problem_and_so_is_one_less(seen, al
     assert [*problems(counted(**seen), counted(**allowed))] == found
 
 
+@pytest.mark.parametrize("kind", lint_tests.KINDS)
 @pytest.mark.parametrize("file", ["scanner/test_stopping.py", "scanner/conftest.py", "conftest.py"])
-def test_the_list_has_no_patch_in_a_test_of_the_core_or_what_it_uses(file):
-    place = Counter([Place("patch", file, "x")])
-    assert [*problems(place, place)] == [f"{file}: patch: x: a test of the core patches nothing"]
+def test_the_list_has_no_line_for_a_test_of_the_core_or_what_it_uses(file, kind):
+    place = Counter([Place(kind, file, "x")])
+    assert [*problems(place, place)] == [f"{file}: {kind}: x: a test of the core stands outside"]
 
 
 def test_writing_the_list_takes_out_what_is_gone_and_adds_nothing(tmp_path, monkeypatch, capsys):

@@ -4,16 +4,19 @@
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
+
 from celery_delayq.core.clock import MAX_DUE_MS, When
-from celery_delayq.core.store import NewEntry
+from celery_delayq.core.store import Entries, NewEntry
 from celery_delayq.core.store.caller import OPERATION_BYTES
 from celery_delayq.core.store.ids import target_of
 from celery_delayq.core.store.record import header_for
 from celery_delayq.core.store.registration import Registration
-from celery_delayq.core.store.schedule import MAX_BYTES, _arguments
+from celery_delayq.core.store.schedule import MAX_BYTES
 from tests.store.support import (
     CLOCK,
     FAR_MS,
@@ -84,6 +87,26 @@ def request(store: Store, script: str, **arguments: Any) -> Request:
     return Request(store, script, operation, name, now, deadline, now, arguments)
 
 
+class NotSentError(Exception):
+    """A call ends before its request is sent."""
+
+
+def entries_sent(store: Store, script: str, ask: Callable[[Entries], object]) -> list[Any]:
+    """The `entries` that a process which has sent no template yet would send for this call."""
+    scripts, sent = store.new_scripts(), []
+
+    def on_call(name: str, arguments: dict[str, Any]) -> None:
+        if name == script:
+            sent.extend(arguments["entries"])
+            raise NotSentError
+
+    scripts.on_call = on_call
+    with pytest.raises(NotSentError):
+        ask(Entries([scripts], store.membership))
+    scripts.connection.close()
+    return sent
+
+
 def schedule(
     store: Store,
     *ids: str,
@@ -110,7 +133,7 @@ def schedule(
         max_bytes=MAX_BYTES,
         keep_ms=0,
         most_marks=0,
-        entries=_arguments(new, (), int),
+        entries=entries_sent(store, "schedule", lambda entries: entries.schedule(new)),
     )
 
 

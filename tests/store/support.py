@@ -161,11 +161,11 @@ class Store:
             self.set_ms(NOW_MS)
         self.scripts = self.new_scripts()
         self.entries = Entries([self.scripts], self.membership)
-        self._steps_by_shard = []
+        self._of_scanners = []
 
     def limit_calls(self, seconds: float) -> None:
         """From here on, a caller's calls last no longer."""
-        self.shard.timeout = self.shard.calls._timeout = seconds
+        self.shard.calls.timeout = seconds
 
     @property
     def shard(self) -> Shard:
@@ -181,22 +181,19 @@ class Store:
         return PooledConnection(self.endpoint)
 
     def steps(self, *, batch_size=200, lease=30.0, alive=15.0, **options) -> ScannerSteps:
-        shard_steps = ScannerSteps(
-            self.new_scripts(),
+        scripts = self.new_scripts()
+        self._of_scanners.append(scripts)
+        return ScannerSteps(
+            scripts,
             self.membership,
             batch_size=batch_size,
             lease=lease,
             alive=alive,
             **options,
         )
-        self._steps_by_shard.append(shard_steps)
-        return shard_steps
 
     def close(self) -> None:
-        for scripts in (
-            self.scripts,
-            *(shard_steps._scripts for shard_steps in self._steps_by_shard),
-        ):
+        for scripts in (self.scripts, *self._of_scanners):
             scripts.connection.close()
         self.raw.close()
 

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -169,7 +170,18 @@ def test_a_list_of_some_sends_no_others_and_takes_a_step_for_a_page(store):
     assert found.task_id == f"a{pages.PAGE}"
     assert store.raw.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
     nothing = Filter(queues=("x",)).text
-    reply = pages._page(store.shard, "-1", -1, 0, END, limit=9, chosen=nothing)
+    reply = store.scripts.call(
+        "page",
+        newest=0,
+        after="-1",
+        order=-1,
+        first=0,
+        before=END,
+        filter=nothing,
+        limit=9,
+        max_bytes=pages.PAGE_BYTES,
+        most=pages.REFUSED,
+    )
     assert (reply.found, reply.templates, reply.is_last) == ([], [], 0)
 
 
@@ -389,8 +401,10 @@ def test_a_page_ends_after_its_bound_in_bytes_and_the_next_goes_on(store, limits
     limits(page_bytes=5000)
     for step in range(20):
         store.schedule(f"a{step}", FAR_MS, payload="x" * 1000)
-    assert len(pages._page(store.shard, "-1", -1, 0, END, limit=100, chosen="").found) == 5
+    asked = Counter()
+    store.scripts.on_call = lambda name, _: asked.update([name])
     assert ids(store.entries.waiting(0, END)) == [f"a{step}" for step in range(20)]
+    assert asked["page"] == 20 / 5
 
 
 # Cursors.

@@ -1,8 +1,9 @@
 """The step that loads dumped entries: a late request of it changes nothing."""
 
 from celery_delayq.core.store import State
-from celery_delayq.core.store.loads import OldEntry, _arguments
+from celery_delayq.core.store.loads import OldEntry, load
 from celery_delayq.core.store.record import header_for
+from tests.store.requests import entries_sent
 from tests.store.support import FAR_MS, NOW_MS, new_record
 
 
@@ -11,7 +12,8 @@ def request(store, *, issued_ms, entry):
     issued = issued_ms * 1000
     words = {"operation": b"one", "issued": issued, "deadline": deadline, "began": issued}
     words["store"] = store.raw.hget(store.keys["meta"], "store") or b""
-    return store.scripts.call("load", **words, entries=list(_arguments([entry])))
+    entries = entries_sent(store, "load", lambda entries: load(entries, [entry]))
+    return store.scripts.call("load", **words, entries=entries)
 
 
 def test_an_entry_cancelled_after_the_request_of_a_load_is_not_loaded_by_it(store):

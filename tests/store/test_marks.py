@@ -1,6 +1,7 @@
 """Marks: a message becomes an entry once, and of its copies the first one to arrive runs."""
 
 from functools import partial
+from unittest import mock
 
 import pytest
 
@@ -9,7 +10,7 @@ from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import Keys, Membership, NewEntry
 from celery_delayq.core.store.copies import Copies
 from celery_delayq.core.store.record import header_for
-from celery_delayq.core.store.schedule import MAX_BYTES, _arguments
+from celery_delayq.core.store.schedule import MAX_BYTES
 from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, new_record
@@ -137,13 +138,18 @@ def test_each_of_a_batch_has_an_answer_and_a_mark_of_its_own(store, take, marks)
     assert [is_taken(marks, one) for one in "abcd"] == [True, False, True, True]
 
 
-def asked_of(store, marks, received=None):
+def asked_of(store, marks, *, adopts=False):
     """A request of a worker that makes message `a` an entry; a test sends it, a bit later.
 
-    A worker that adopts the message knows when it *received* it; a task that puts itself off does
+    A worker that *adopts* the message knows when it received it; a task that puts itself off does
     not.
     """
-    new = [entry_of(marks, "a", again=True, received=received)]
+    now = clock.monotonic()
+    new = [entry_of(marks, "a", again=True, received=now if adopts else None)]
+    with mock.patch.object(
+        clock, "monotonic", return_value=now
+    ):  # received as Redis tells its time
+        sent = requests.entries_sent(store, "schedule", lambda entries: entries.schedule(new))
     request = requests.request(
         store,
         "schedule",
@@ -154,7 +160,7 @@ def asked_of(store, marks, received=None):
         max_bytes=MAX_BYTES,
         keep_ms=new[0].delivery.keep_ms,
         most_marks=new[0].delivery.most,
-        entries=_arguments(new, (), lambda _: requests.now_us(store)),
+        entries=sent,
     )
     later(store)
     return request
@@ -174,7 +180,7 @@ def test_a_request_stores_nothing_once_another_worker_let_the_message_through(
     store, marks, adopts, anew, answer
 ):
     """A live worker's connection to the broker broke, so the message was delivered again."""
-    late = asked_of(store, marks, clock.monotonic() if adopts else None)
+    late = asked_of(store, marks, adopts=adopts)
     assert not is_taken(marks, "a")
     later(store)
 
@@ -220,7 +226,7 @@ def test_a_message_that_was_let_through_and_delivered_again_may_become_an_entry(
     """The worker that let it through has given it back."""
     assert not is_taken(marks, "a")
     later(store)
-    assert asked_of(store, marks, clock.monotonic()).answer() == b"%d" % FAR_MS
+    assert asked_of(store, marks, adopts=True).answer() == b"%d" % FAR_MS
     assert is_taken(marks, "a")
 
 

@@ -51,8 +51,23 @@ def wakeup(wakeup_on, redis_server, raw):
     return wakeup_on(redis_server)
 
 
+@pytest.fixture
+def silent_on(wakeup_on, limits):
+    """The same for one that has heard nothing for long, and asks for a sign of life at once."""
+
+    def make(server):
+        with limits.within(wakeup_ping_s=0):
+            return wakeup_on(server)
+
+    return make
+
+
 def calls(raw, name) -> int:
     return raw.info("commandstats").get(f"cmdstat_{name}", {"calls": 0})["calls"]
+
+
+def rejected(raw, name) -> int:
+    return raw.info("commandstats").get(f"cmdstat_{name}", {}).get("rejected_calls", 0)
 
 
 def listeners(raw) -> set[str]:
@@ -198,9 +213,9 @@ def test_a_wait_that_begins_late_in_a_silence_asks_for_a_sign_of_life(
     assert calls(raw, "ping") == before + asks + 1
 
 
-def test_a_sign_of_life_does_not_end_a_wait(wakeup, raw, limits):
+def test_a_sign_of_life_does_not_end_a_wait(wakeup_on, redis_server, raw, limits):
     limits(wakeup_ping_s=0.05)
-    wakeup._ping_at = 0.0
+    wakeup = wakeup_on(redis_server)
     waiting, before = Waiting(wakeup), calls(raw, "ping")
     eventually(lambda: calls(raw, "ping") >= before + 3)
     assert waiting.is_alive()
@@ -264,26 +279,32 @@ def test_a_server_that_is_away_is_unavailable_until_it_is_back(wakeup_on, start_
     assert hears(wakeup, server.client())
 
 
-def test_a_server_that_answers_no_ping_is_unavailable(wakeup_on, start_redis, limits):
+def test_a_server_that_answers_no_ping_is_unavailable(silent_on, start_redis, limits):
     server = start_redis()
-    wakeup, client = wakeup_on(server), server.client()
+    wakeup, client = silent_on(server), server.client()
     server.pause()
-    with limits.within(wakeup_answer_s=0.4):
-        wakeup._ping_at = 0.0
-        with pytest.raises(StoreUnavailable, match=r"^wake failed: no answer to a PING"):
-            wakeup.wait(LONG)
+    refused = pytest.raises(StoreUnavailable, match=r"^wake failed: no answer to a PING")
+    with limits.within(wakeup_answer_s=0.4), refused:
+        wakeup.wait(LONG)
     server.resume()
     assert wakeup.listen() is True
     assert hears(wakeup, client)
 
 
-def test_a_long_time_between_two_waits_is_no_silence(wakeup, raw, limits):
-    """As after a pass that took longer than the time-out of an answer."""
-    limits(wakeup_answer_s=0.1)
-    wakeup._ping_at = 0.0
+def asked_long_ago(wakeup, raw, monkeypatch):
+    """Let it ask for a sign of life, which Redis answers; its time for that is over by now."""
+    before = calls(raw, "ping"), rejected(raw, "ping")
     wakeup.wait(0)
-    answer_by = wakeup._answer_by
-    eventually(lambda: time.monotonic() > answer_by)
+    raw.ping()  # which Redis answers after the one before
+    raw.ping()
+    assert (calls(raw, "ping") - 2, rejected(raw, "ping")) != before
+    monkeypatch.setattr(module.clock, "monotonic", lambda: time.monotonic() + module.TIMEOUT + 1)
+
+
+def test_a_long_time_between_two_waits_is_no_silence(silent_on, redis_server, raw, monkeypatch):
+    """As after a pass that took longer than the time-out of an answer."""
+    wakeup = silent_on(redis_server)
+    asked_long_ago(wakeup, raw, monkeypatch)
     assert wakeup.wait(0.01) == set()
 
 
@@ -338,10 +359,12 @@ def test_without_the_right_to_subscribe_it_says_so_once_and_tries_again_later(
     assert wakeup.listen() is True
 
 
-def test_without_the_right_to_ping_a_refusal_is_a_sign_of_life(wakeup_on, limited, raw):
-    wakeup = wakeup_on(limited("allchannels", "-ping"))
-    wakeup._ping_at = 0.0
-    eventually(lambda: wakeup.wait(0.05) == set() and wakeup._answer_by == 0.0)
+def test_without_the_right_to_ping_a_refusal_is_a_sign_of_life(
+    silent_on, limited, raw, monkeypatch
+):
+    wakeup = silent_on(limited("allchannels", "-ping"))
+    asked_long_ago(wakeup, raw, monkeypatch)
+    assert wakeup.wait(0.01) == set()
     assert hears(wakeup, raw)
 
 

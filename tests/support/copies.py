@@ -6,9 +6,10 @@ from celery_delayq import DelayQ
 from celery_delayq.core.handover.link import Link
 from celery_delayq.core.store import LeasedEntry, Scripts
 from celery_delayq.core.store.keys import shard_of
+from celery_delayq.core.store.scanner_steps import ScannerSteps
 from tests.support.waiting import PATIENCE, eventually
 
-AT_ONCE = 1  # ms; a lease that has run out when it is looked at
+AT_ONCE = 0.001  # s; a lease that has run out when it is looked at
 
 
 def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -> list[LeasedEntry]:
@@ -23,8 +24,8 @@ def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -
     made: list[LeasedEntry] = []
     shards = delayq.services.scripts
     scripts = Scripts(delayq.services.connect(), shards[shard_of(task_id, len(shards))].keys)
-    with closing(delayq.services.steps(scripts)) as shard_steps:
-        shard_steps._lease_ms = AT_ONCE
+    made_by = {"batch_size": 100, "lease": AT_ONCE, "alive": PATIENCE}
+    with closing(ScannerSteps(scripts, delayq.services.membership, **made_by)) as shard_steps:
         for number in range(1, count + 1):
             claimed, *_ = shard_steps.claim(100)
             (entry,) = (one for one in claimed if one.task_id == task_id)

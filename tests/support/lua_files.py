@@ -2,25 +2,31 @@
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 
+from celery_delayq.core.store import scripts
 from celery_delayq.core.store.assembly import Code, Prelude
-from celery_delayq.core.store.scripts import (
-    _FOLDER,
-    _PRELUDE,
-    Script,
-    _gate_of,
-    arguments_of,
-    load,
-    prelude,
-)
+from celery_delayq.core.store.scripts import Script, arguments_of, gate_of, load, prelude
 
 #: The text of each script, and of each part of the prelude, those that others use first.
 SCRIPTS = {
     path.name.removesuffix(".lua"): path.read_text("utf-8")
-    for path in sorted(_FOLDER.iterdir(), key=lambda path: path.name)
+    for path in sorted(scripts.FOLDER.iterdir(), key=lambda path: path.name)
     if path.name.endswith(".lua")
 }
-PRELUDE = {name: (_FOLDER / "prelude" / f"{name}.lua").read_text("utf-8") for name in _PRELUDE}
+PRELUDE = {
+    name: (scripts.FOLDER / "prelude" / f"{name}.lua").read_text("utf-8")
+    for name in scripts.PRELUDE
+}
+
+
+def scripts_in(folder: Path) -> dict[str, Script]:
+    """Return the scripts of another version of these files, by their names."""
+    shared = Prelude(
+        (folder / "prelude" / f"{name}.lua").read_text("utf-8") for name in scripts.PRELUDE
+    )
+    texts = {path.stem: path.read_text("utf-8") for path in folder.glob("*.lua")}
+    return {name: Script.parse(name, shared, text) for name, text in texts.items()}
 
 
 def altered(change: Callable[[str], str]) -> dict[str, Script]:
@@ -39,5 +45,5 @@ def altered(change: Callable[[str], str]) -> dict[str, Script]:
 @functools.cache
 def _used(name: str) -> set[str]:
     header = SCRIPTS[name].partition("]]\n")[0]
-    whole = _gate_of(header) + arguments_of(header) + SCRIPTS[name]
+    whole = gate_of(header) + arguments_of(header) + SCRIPTS[name]
     return {one.name for one in prelude().used(Code(whole))}

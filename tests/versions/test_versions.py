@@ -16,11 +16,11 @@ from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.care.upgrading import format_of, upgrade
 from celery_delayq.contrib.care.upgrading import formats as formats_of
 from celery_delayq.contrib.rules import beside_scanner, face
-from celery_delayq.core.store import scripts
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import InvalidOption, UnreadableRecord
 from tests.app.support import FAR, LONG_AGO
 from tests.app.test_canvas_launch import run_message
+from tests.support.lua_files import scripts_in
 from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 from tests.versions import copies
@@ -121,13 +121,9 @@ def pushed(redis):
     return Counter(json.loads(one)["headers"]["id"] for one in redis.lrange("celery", 0, -1))
 
 
-def test_a_copy_with_other_scripts_is_one(versions, monkeypatch):
+def test_a_copy_with_other_scripts_is_one(versions):
     ours = load()
-    folder = versions["scripts"] / "celery_delayq" / "core" / "store" / "lua"
-    monkeypatch.setattr(scripts, "_FOLDER", folder)
-    for cached in ("prelude", "loaded"):
-        monkeypatch.setattr(scripts, cached, getattr(scripts, cached).__wrapped__)
-    theirs = load.__wrapped__()
+    theirs = scripts_in(versions["scripts"] / "celery_delayq" / "core" / "store" / "lua")
 
     # Except for the few that need neither the time nor the form of a record.
     changed = {name for name in ours if ours[name].sha != theirs[name].sha}

@@ -82,9 +82,7 @@ class Pool:
         reach: Maximum seconds for each step of connecting.
     """
 
-    def __init__(
-        self, server: Server, most: int | None = None, reach: float = math.inf
-    ) -> None:
+    def __init__(self, server: Server, most: int | None = None, reach: float = math.inf) -> None:
         self._server = server
         self._most = MOST if most is None else most
         self._reach = reach

@@ -72,6 +72,7 @@ class Calls:
 
     Attributes:
         store: The store's random name, as of this process's join.
+        timeout: As given.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Calls:
         self.store = ""
         self._scripts = scripts
         self._join = join
-        self._timeout = timeout
+        self.timeout = timeout
         self._time = RedisTime()
 
     def join(self, until: float | None = None, step: str = "join") -> None:
@@ -117,7 +118,7 @@ class Calls:
             StoreUnavailable: no answer came in time.
             StoreError: Redis refused the call.
         """
-        until = clock.monotonic() + self._timeout if until is None else until
+        until = clock.monotonic() + self.timeout if until is None else until
         time, attempt = self._time, Attempts(until, iter(pauses))
         operation = operation or new_operation()
         began: int | None = None

@@ -27,7 +27,7 @@ from .assembly import Prelude
 from .keys import KEYS, Keys
 from .reply import reader_of
 
-_FOLDER = resources.files("celery_delayq.core.store") / "lua"
+FOLDER = resources.files("celery_delayq.core.store") / "lua"
 _ARGUMENT = re.compile(r"^(text|number|flag|filter|rows)(\.\.\.)?\s+(\w+)", re.MULTILINE)
 _FIELD = re.compile(r"^ {9}(\w+) {2,}\S", re.MULTILINE)  # of a row
 # The first arguments of each call, if the header has a line `change`: see lua/prelude/call.lua.
@@ -47,7 +47,7 @@ _READ_AS = {
     "filter": "{0} ~= '' and filter_of({0}) or nil",
 }
 # The files of the prelude, those that others use first.
-_PRELUDE = (
+PRELUDE = (
     "closed", "record", "history", "extras", "message", "writing", "marks", "due", "held", "call",
     "left", "claims", "entry", "lanes", "late", "back", "pace", "batch", "new_entry", "conflict",
     "targets", "return", "undo", "rules", "inconsistencies",
@@ -80,7 +80,7 @@ class Script:
         header = source.partition("]]\n")[0]
         arguments = [(word, False) for word in _REQUEST if _CHANGE.search(header)]
         arguments += [(word, bool(dots)) for _, dots, word in _ARGUMENT.findall(header)]
-        text, keys = prelude.assembled(_gate_of(header) + arguments_of(header) + source, KEYS)
+        text, keys = prelude.assembled(gate_of(header) + arguments_of(header) + source, KEYS)
         return cls(
             name=name,
             step=READ if _READS in header else name,
@@ -116,7 +116,7 @@ def _reader_of_call(header: str) -> Callable[[Any], Any]:
     return lambda reply: [*reply[:3], *map(read, reply[3:])]
 
 
-def _gate_of(header: str) -> str:
+def gate_of(header: str) -> str:
     """Return the Lua code that keeps a script out of a closed shard; calls read it themselves."""
     found = _CLOSED.search(header)
     level = found[1] if found else "3" if _READS in header else "1"
@@ -161,7 +161,7 @@ def arguments_of(header: str) -> str:
 @lru_cache(maxsize=1)
 def load() -> dict[str, Script]:
     """Return every script by name."""
-    names = (path.name for path in _FOLDER.iterdir())
+    names = (path.name for path in FOLDER.iterdir())
     return {name[: -len(".lua")]: loaded(name) for name in names if name.endswith(".lua")}
 
 
@@ -169,14 +169,14 @@ def load() -> dict[str, Script]:
 @cache
 def loaded(file: str) -> Script:
     """Return the script of a file, read once."""
-    text = (_FOLDER / file).read_text("utf-8")
+    text = (FOLDER / file).read_text("utf-8")
     return Script.parse(file[: -len(".lua")], prelude(), text)
 
 
 @lru_cache(maxsize=1)
 def prelude() -> Prelude:
     """Return the code that scripts share; each script gets the part that it uses."""
-    files = (_FOLDER / "prelude" / f"{name}.lua" for name in _PRELUDE)
+    files = (FOLDER / "prelude" / f"{name}.lua" for name in PRELUDE)
     return Prelude(file.read_text("utf-8") for file in files)
 
 

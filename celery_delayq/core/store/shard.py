@@ -23,7 +23,6 @@ class Shard:
         scripts: For steps that only read, and for a scanner's.
         registration: How this process joins the store.
         calls: For a caller's steps that change the store.
-        timeout: The longest that a call may take, in seconds.
         templates: Names of templates that this process has sent.
     """
 
@@ -43,13 +42,17 @@ class Shard:
         if meeting_place is not None:
             self.registration.warned = meeting_place.warned  # one warning for all shards
         self.calls = Calls(scripts, self._join, membership.timeout)
-        self.timeout = membership.timeout
         self.templates: set[bytes] = set()
 
     @property
     def keys(self) -> Keys:
         """The names of its keys."""
         return self.scripts.keys
+
+    @property
+    def timeout(self) -> float:
+        """The longest that a call may take, in seconds."""
+        return self.calls.timeout
 
     def check_membership(self) -> str:
         """Check that this process may read the shard; see :meth:`Registration.check_membership`."""
