@@ -86,7 +86,7 @@ def behind_one_that_holds_no_longer(ready):
     behind_one_that_waits(ready)
     extras = Extras("held key")
     ready.store.schedule_relayed("held", NOW_MS - 99, extras=extras, conflict="replace")
-    ready.store.held = ready.steps.claim(1).entries
+    ready.store.held = ready.store.take("leased", "held", by=ready.steps)
     fall_asleep(ready)
 
 
@@ -105,7 +105,7 @@ def half_forward(ready):
 def half_forward_and_claimed(ready):
     half_forward(ready)
     ready.store.set_ms(NOW_MS - 99)
-    ready.store.held = ready.steps.claim(1).entries
+    ready.store.held = ready.store.take("leased", "held", by=ready.steps)
 
 
 def unnamed(ready):

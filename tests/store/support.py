@@ -225,11 +225,19 @@ class Store:
         return self.put(task_id, record, due_ms, **options)
 
     def schedule_relayed(
-        self, task_id, due_ms=NOW_MS, *, payload="", share=False, extras=NO_EXTRAS, **options
+        self,
+        task_id,
+        due_ms=NOW_MS,
+        *,
+        payload="",
+        share=False,
+        extras=NO_EXTRAS,
+        queue="celery",
+        **options,
     ) -> int:
         """An entry that a scanner publishes; returns its due time in ms."""
         record = new_record(task_id, header_for("R", ROUTE), payload, share=share)
-        record = record.with_extras(extras)
+        record = replace(record, labels=labels_for(TASK, queue)).with_extras(extras)
         return self.put(task_id, record, due_ms, **options)
 
     def put(
@@ -250,6 +258,7 @@ class Store:
         *ids: str,
         due_ms: int = NOW_MS,
         relayed: bool = False,
+        lane: bytes | None = None,
         **options: Any,
     ) -> list[LeasedEntry]:
         """Take a new entry, "a", or several, to a place or a state.
@@ -270,6 +279,7 @@ class Store:
             ids: Of the entries; no other that a scanner publishes may be due before them.
             due_ms: When they are due.
             relayed: Whether one that is parked, or left, is for a scanner.
+            lane: What is paused, if it is not its queue.
             options: Of :meth:`schedule`, and of :meth:`take`.
 
         Returns:
@@ -292,7 +302,7 @@ class Store:
             return self._checked(place, ids)
         if place == "parked":
             queue = options.get("queue", "celery")
-            self.entries.pause(lane_for(queue=queue), queue)
+            self.entries.pause(lane or lane_for(queue=queue), queue)
         if is_relayed:
             return self.take(place, *ids, **taking)
         shard_steps = taking.get("by") or self.steps()

@@ -695,8 +695,8 @@ def _load_behind(ready):
 
 
 def held_under_a_lease(ready):
-    ready.store.schedule_relayed("held", NOW_MS - 99, extras=HELD_TOO, share=True)
-    ready.store.held = ready.steps.claim(1).entries
+    options = {"due_ms": NOW_MS - 99, "extras": HELD_TOO}
+    ready.store.held = ready.store.at("leased", "held", by=ready.steps, **options)
 
 
 def held_for_a_while(ready):

@@ -319,7 +319,7 @@ def test_the_holder_is_delivered_again_before_it(store, shard_steps):
     store.set_ms(NOW_MS + 6 * SECOND)
     assert shard_steps.reclaim() == ["a"]
     store.check()
-    shard_steps.ack(shard_steps.claim(1).entries)
+    store.take("left", "a")
     assert store.places("b") == ["behind"]
     task_id, _, delivery = row(store).partition(b"\xff")
     say(store, {"id": task_id.decode(), "key": "k", "delivery": delivery.decode()})
@@ -333,14 +333,12 @@ def test_a_dead_holder_holds_it_no_longer_than_a_minute(store, shard_steps, clai
     assert delivered(store, shard_steps) == ["b"]
 
 
-def test_a_relayed_task_waits_in_its_own_index(store, shard_steps, hold):
+def test_a_relayed_task_waits_in_its_own_index(store, hold):
     store.schedule_relayed("b", extras=FINISHED, conflict="replace")
     assert store.places("b") == ["behind"]
     say(store, hold)
     assert store.places("b") == ["relay"]
-    [entry] = shard_steps.claim(1).entries
-    assert entry.task_id == "b"
-    shard_steps.ack([entry])
+    store.take("left", "b")
     store.check()
 
 
@@ -370,13 +368,12 @@ def test_its_id_may_be_that_of_the_holder(store, shard_steps, hold):
 
 
 @pytest.mark.usefixtures("hold")
-def test_a_task_with_the_id_of_the_holder_does_not_free_its_key(store, shard_steps):
+def test_a_task_with_the_id_of_the_holder_does_not_free_its_key(store):
     store.schedule_relayed("a", extras=FINISHED, conflict="replace")
     entry = find(store.shard, "a")
     new = edited(entry, kind="R", share=False)
     release(store.shard, [("a", entry.record, new)])
-    shard_steps.nack("unsent", shard_steps.claim(1).entries)
-    assert store.places("a") == ["relay"]
+    store.take("unsent", "a")
     assert ends(store) == END_MS
     assert [*check(store.entries)] == []
 

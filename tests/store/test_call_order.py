@@ -134,8 +134,7 @@ def test_a_fence_lets_pass_what_is_asked_in_the_same_microsecond_or_later(store)
 
 @pytest.mark.parametrize("refusal", [b"in_flight", b"unreadable"])
 def test_a_change_that_left_an_entry_where_it_is_leaves_no_fence(store, refusal):
-    store.schedule_relayed("a", NOW_MS)
-    store.steps().claim(1)
+    store.at("leased")
     if refusal == b"unreadable":
         store.raw.hset(store.keys["records"], "a", "9")
     assert cancel(store, "a").answer().split(b":")[0] == refusal
@@ -149,8 +148,7 @@ def test_a_change_that_was_asked_for_before_the_last_one_is_refused(store, late,
     if newer == "reschedule":
         store.schedule("a", FAR_MS)
     if newer == "supersede":
-        store.schedule_relayed("a", NOW_MS)
-        shard_steps.claim(1)
+        store.at("leased", by=shard_steps)
     store.set_ms(NOW_MS + 1)
     call = late(store, "a")
     store.set_ms(NOW_MS + 3)
@@ -206,8 +204,7 @@ def handed_over(store):
 
 
 def relayed(store):
-    shard_steps = store.steps()
-    shard_steps.ack(shard_steps.claim(1)[0])
+    store.take("left", "a")
 
 
 each_way = pytest.mark.parametrize(

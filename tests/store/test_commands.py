@@ -72,12 +72,11 @@ def refuse(store):
 
 
 def lease(store):
-    store.schedule_relayed("relayed", PAST_MS)
-    return store.steps().claim(1).entries
+    store.at("leased", "relayed", due_ms=PAST_MS)
 
 
-def kill(store, verdict="dead"):
-    store.steps().nack(verdict, lease(store), reason="NO_ROUTE")
+def kill(store, place="dead"):
+    store.at(place, "relayed", due_ms=PAST_MS)
 
 
 def spoil(store):
@@ -162,6 +161,6 @@ def test_an_entry_that_lost_its_place_makes_it_untidy_at_the_next_heartbeat(busy
 
 
 def test_an_entry_whose_attempt_failed_is_cancelled_as_uncertain(busy):
-    kill(busy, "unknown")
+    kill(busy, "uncertain")
     busy.steps().hand_over()
     assert busy.entries.cancel("relayed")[0] is Outcome.UNCERTAIN

@@ -199,15 +199,12 @@ def test_both_are_replaced_that_are_in_the_way(store):
 
 
 def unknown(store):
-    store.schedule_relayed("old", due_ms=DUE_MS, extras=KEY, share=True)
-    shard_steps = store.steps()
-    shard_steps.nack("unknown", shard_steps.claim(1)[0])
-    return shard_steps
+    store.at("uncertain", "old", due_ms=DUE_MS, extras=KEY)
 
 
 def unknown_and_dead(store):
-    shard_steps = unknown(store)
-    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
+    unknown(store)
+    store.take("dead", "old")
 
 
 def lapsed(store):
@@ -262,7 +259,7 @@ def test_an_entry_that_takes_the_id_of_an_uncertain_one_is_marked_and_has_its_ow
     put(store)
     store.entries.schedule([new("old", "replace", NOW_MS, kind="R")])
 
-    ((entry,), *_) = store.steps().claim(1)
+    [entry] = store.take("leased", "old")
 
     assert b"the new one" in entry.message
     assert entry.uncertain

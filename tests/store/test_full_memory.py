@@ -26,8 +26,7 @@ def fill(store):
 @pytest.mark.parametrize("supersede", [False, True])
 @pytest.mark.parametrize("share", [False, True])
 def test_scheduling_is_refused_and_nothing_is_written(store, share, supersede):
-    store.schedule_relayed("held")
-    store.steps().claim(1)
+    store.at("leased", "held")
     before = store.snapshot()
     fill(store)
     with pytest.raises(StoreFull, match=r"^schedule failed: .*maxmemory"):

@@ -370,10 +370,7 @@ def test_the_key_of_a_task_being_published_goes_the_way_of_its_publishing_and_it
 def test_a_task_that_comes_back_has_no_key_if_another_one_holds_it(
     store, shard_steps, extras, back
 ):
-    store.schedule_relayed("a", extras=extras, share=True)
-    claimed = shard_steps.claim(1).entries
-    if back == "retry":
-        shard_steps.nack("dead", claimed, reason="no")
+    store.at("dead" if back == "retry" else "leased", by=shard_steps, extras=extras)
     hold = deliver(store, shard_steps, "b")
     if back == "retry":
         store.reschedule("a", When("at", FAR_MS), mode="retry")

@@ -46,11 +46,9 @@ def test_it_has_what_happened_the_newest_first(store):
     store.schedule_relayed("acked")
     store.schedule_relayed("dead")
     store.entries.cancel("cancelled")
-    shard_steps = store.steps()
-    shard_steps.hand_over()
-    acked, dead = shard_steps.claim(2)[0]
-    shard_steps.ack([acked])
-    shard_steps.nack("dead", [dead], reason="NO_ROUTE")
+    store.steps().hand_over()
+    store.take("left", "acked")
+    store.take("dead", "dead")
     ids = ["dead", "acked", "list", "cancelled"]
     what = ["dead", "handed_over", "handed_over", "cancelled"]
     scheduled = [("scheduled", task_id) for task_id in ids]

@@ -136,29 +136,25 @@ def test_a_fence_of_a_time_before_the_clock_was_set_back_gives_way(store, shard_
 
 
 @pytest.mark.parametrize("sets_aside", [False, True])
-def test_a_leased_or_dead_entry_refuses_older_requests_and_does_not_hold_the_key(
-    store, shard_steps, sets_aside
-):
+def test_a_leased_or_dead_entry_refuses_older_requests_and_does_not_hold_the_key(store, sets_aside):
     before = late(store)
     first(store)
-    claimed = shard_steps.claim(5)[0]
-    if sets_aside:
-        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
+    store.take("dead" if sets_aside else "leased", "first")
     assert is_refused(before)
     assert scheduled(store, "newer", conflict="").answer() == b"%d" % NOW_MS
     assert holder(store) == b"newer"
 
 
 @pytest.mark.parametrize("change", [cancelled, partial(moved, ms=FAR_MS)], ids=["cancel", "move"])
-def test_a_late_change_by_key_spares_what_came_back(store, shard_steps, change):
+def test_a_late_change_by_key_spares_what_came_back(store, change):
     first(store)
     before = change(store, b"kk")
     later(store)
-    claimed = shard_steps.claim(5)[0]
+    claims = store.take("leased", "first")
     scheduled(store, "newer", ms=FAR_MS).answer()
     later(store)
     assert cancelled(store, b"kk").answer() == b"done:newer"
-    shard_steps.nack("unsent", claimed)
+    store.steps().nack("unsent", claims)
     assert holder(store) == b"first"
     assert before.send() == [b"stale"]
     assert store.score("relay", "first") == NOW_MS
@@ -200,12 +196,10 @@ def test_an_entry_that_the_same_call_schedules_again_is_not_revoked(store):
 
 @pytest.mark.parametrize("is_leased", [False, True])
 @pytest.mark.parametrize("other_holds", [False, True])
-def test_an_id_that_gives_way_is_not_revoked_while_an_entry_has_it(
-    store, shard_steps, is_leased, other_holds
-):
+def test_an_id_that_gives_way_is_not_revoked_while_an_entry_has_it(store, is_leased, other_holds):
     first(store, key="" if other_holds else "k")
     if is_leased:
-        shard_steps.claim(5)
+        store.take("leased", "first")
     if other_holds:
         scheduled(store, "other").answer()
         later(store)

@@ -88,20 +88,18 @@ def test_revoked_is_owed_for_it_at_once_where_there_is_a_backend(store, relayed)
 
 
 def test_an_entry_that_may_have_been_delivered_is_owed_as_uncertain(store):
-    schedule(store, "a", relayed=True)
+    store.at("uncertain", extras=GRACE)
     shard_steps = store.steps(owes=True)
-    shard_steps.nack("unknown", shard_steps.claim(1).entries)
     store.set_ms(NOW_MS + 5001)
     assert shard_steps.claim(1).skipped
     assert shard_steps.owed()[0].outcome is Outcome.UNCERTAIN
 
 
-@pytest.mark.parametrize("word", ["unknown", "refused"])
-def test_nothing_is_left_of_the_attempts_of_one_that_is_skipped(store, word):
-    schedule(store, "a", relayed=True)
-    shard_steps = store.steps()
-    shard_steps.nack(word, shard_steps.claim(1).entries, reason="no such queue")
+@pytest.mark.parametrize("place", ["uncertain", "refused"])
+def test_nothing_is_left_of_the_attempts_of_one_that_is_skipped(store, place):
+    store.at(place, wait=0, extras=GRACE)
     store.set_ms(NOW_MS + 5001)
+    shard_steps = store.steps()
     shard_steps.hand_over()
     assert shard_steps.claim(1).skipped
     assert not store.raw.exists(store.keys["claims"], store.keys["errors"])
@@ -144,10 +142,10 @@ def excuse(store):
         store.entries.pause(ALL, "")
         schedule(store, "a", relayed=True, **options)
         message = store.entries.find("a").message
-        shard_steps = store.steps()
-        shard_steps.claim(1)
+        store.take("parked", "a")
         store.set_ms(ms)
         store.entries.resume(ALL)
+        shard_steps = store.steps()
         shard_steps.hand_over()
         return shard_steps, message
 

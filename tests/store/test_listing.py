@@ -78,7 +78,7 @@ def everywhere(store):
 
     shard_steps = store.steps()
     some("refused", NOW_MS - 5, relayed=True)
-    shard_steps.nack("refused", shard_steps.claim(100)[0], wait=60, reason="NO")
+    store.take("refused", *(f"refused{step}" for step in range(7)), reason="NO")
     for queue in ("mail", "slow"):
         store.entries.pause(lane_for(queue=queue), queue)
     for number, (queue, relayed, late) in enumerate(PARKED):
@@ -189,9 +189,8 @@ def test_a_list_of_some_sends_no_others_and_takes_a_step_for_a_page(store):
 def test_a_dead_entry_and_one_in_flight_are_left_out(store, chosen):
     for task_id in ("dead", "flying", "waits"):
         put(store, task_id, NOW_MS, relayed=True, tags=("all",))
-    shard_steps = store.steps()
-    dead, _flying = shard_steps.claim(2)[0]
-    shard_steps.nack("dead", [dead], reason="NO_ROUTE")
+    store.take("dead", "dead")
+    store.take("leased", "flying")
     assert ids(store.entries.waiting(0, END, chosen=chosen)) == ["waits"]
 
 
@@ -250,16 +249,13 @@ def test_an_entry_tells_its_state_and_what_went_wrong(store):
 def test_an_entry_that_waits_again_after_its_next_try_shows_its_last_error(store, paused):
     put(store, "a", relayed=True)
     put(store, "b", relayed=True)
-    shard_steps = store.steps()
-    claimed = shard_steps.claim(1)[0]
-    shard_steps.nack("refused", claimed, wait=1, reason="NO")
+    store.take("refused", "a", wait=1, reason="NO")
     store.set_ms(NOW_MS + 1001)
-    shard_steps.hand_over()
-    again = [one for one in shard_steps.claim(10)[0] if one.task_id == "a"]
-    shard_steps.nack("unknown", again)
+    store.steps().hand_over()
+    store.take("uncertain", "a")
     if paused:
         store.entries.pause(lane_for(queue="celery"), "celery")
-        shard_steps.claim(10)
+        store.take("parked", "a")
 
     [entry] = [one for one in page(store) if one.task_id == "a"]
 
@@ -295,15 +291,16 @@ def test_a_thousand_of_one_due_time_are_paged_while_others_come_and_go(store, mo
 
 
 def test_an_entry_that_moves_between_places_meanwhile_is_met_once(store):
-    for step in range(30):
-        put(store, f"a{step}", NOW_MS + step // 5, relayed=True, queue="mail")
+    names = [f"a{step}" for step in range(30)]
+    for step, name in enumerate(names):
+        put(store, name, NOW_MS + step // 5, relayed=True, queue="mail")
     store.set_ms(NOW_MS + 10)
     shard_steps, mail = store.steps(), lane_for(queue="mail")
     moves = iter(
         [
-            lambda: store.entries.pause(mail, "mail") or shard_steps.claim(100),
+            lambda: store.entries.pause(mail, "mail") or store.take("parked", *names),
             lambda: store.entries.resume(mail) and shard_steps.hand_over(),
-            lambda: shard_steps.nack("refused", shard_steps.claim(100)[0], wait=60, reason="NO"),
+            lambda: store.take("refused", *names),
             lambda: store.set_ms(NOW_MS + 61_000) or shard_steps.hand_over(),
         ]
     )
@@ -332,10 +329,8 @@ def test_a_due_time_that_is_no_whole_number_neither_stops_a_listing_nor_repeats(
 
 def test_of_very_many_refused_ones_those_are_listed_that_are_tried_next(store, limits):
     limits(page_refused=3)
-    shard_steps = store.steps()
     for step in range(5):
-        put(store, f"a{step}", NOW_MS, relayed=True)
-        shard_steps.nack("refused", shard_steps.claim(1)[0], wait=60 - step, reason="NO")
+        store.at("refused", f"a{step}", wait=60 - step)
     assert ids(store.entries.waiting(0, END)) == ["a2", "a3", "a4"]
 
 

@@ -59,8 +59,8 @@ def refuse(store, shard_steps):
     store.schedule(by_list, NOW_MS - 3000, extras=extras(by_list))
     shard_steps.hand_over()
     store.raw.delete("celery")
-    store.schedule_relayed(by_broker, NOW_MS - 3000, extras=extras(by_broker))
-    shard_steps.nack("refused", shard_steps.claim(1)[0], wait=1, reason="NO_ROUTE")
+    asked = {"due_ms": NOW_MS - 3000, "share": False, "extras": extras(by_broker)}
+    store.at("refused", by_broker, by=shard_steps, wait=1, **asked)
     store.set_ms(NOW_MS)
 
 
@@ -82,12 +82,11 @@ def furnish(store):
     store.entries = Entries([store.scripts], replace(store.membership, history=20))
     store.entries.join()
     shard_steps = store.steps()
-    store.schedule_relayed("dead", NOW_MS - 9, share=True)
-    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
+    store.at("dead", "dead", due_ms=NOW_MS - 9, by=shard_steps)
     store.schedule("gone", NOW_MS - 9, extras=Extras("held", hold="f100000"))
     store.schedule_relayed("leased", NOW_MS - 9, share=True)
     shard_steps.hand_over()
-    shard_steps.claim(1)
+    store.take("leased", "leased", by=shard_steps)
     store.schedule(BEHIND, NOW_MS - 9, extras=Extras("held"), conflict="replace")
     _, _, store.delivery_of_gone = store.raw.hget(store.keys["holders"], "held").partition(b"\xff")
     store.raw.delete("celery")

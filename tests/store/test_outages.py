@@ -55,7 +55,8 @@ def test_with_an_append_only_file_a_kill_loses_and_doubles_nothing(server, own):
         own.schedule_relayed(f"r{step}", 1)
     shard_steps = own.steps(batch_size=15)
     assert shard_steps.hand_over().handed_over == 15
-    shard_steps.ack(shard_steps.claim(30).entries[:10])
+    own.take("left", *(f"r{step}" for step in range(10)))
+    own.take("leased", *(f"r{step}" for step in range(10, 40)))
     own.entries.cancel("a39")
     before = own.contents()
     server.kill()

@@ -71,8 +71,7 @@ def test_once_the_messages_reach_so_many_bytes_the_rest_waits_for_the_next_call(
 
 
 def test_an_uncertain_cancel_is_owed_as_such(store, shard_steps):
-    store.schedule_relayed("a")
-    shard_steps.nack("unknown", shard_steps.claim(1)[0])
+    store.at("uncertain")
     outcome, _ = store.entries.cancel("a", owes=True)
     assert outcome is Outcome.UNCERTAIN
     store.set_ms(NOW_MS + CALL_MS)

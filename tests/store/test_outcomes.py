@@ -13,26 +13,15 @@ CHANGED = (DONE, UNCERTAIN)
 CORE = pytest.mark.core
 
 
-def nacked(*verdicts):
-    """Its scanner reports these outcomes of its attempts, one after the other."""
+def at(first, *others):
+    """One attempt at it ends so, or several, one after the other."""
 
-    def settle(store):
-        shard_steps = store.steps()
-        store.schedule_relayed("a", share=True)
-        for verdict in verdicts:
-            shard_steps.nack(verdict, shard_steps.claim(1).entries, wait=0, reason="NO_ROUTE")
+    def take(store):
+        store.at(first)
+        for place in others:
+            store.take(place, "a")
 
-    return settle
-
-
-def deliver(store):
-    store.at("due")
-    store.steps().hand_over()
-
-
-def publish(store):
-    claims = store.at("leased")
-    assert store.steps().ack(claims) == 1
+    return take
 
 
 def take_back(store):
@@ -46,29 +35,24 @@ def anew(store):
     store.schedule_relayed("a")
 
 
-def cancel(store):
-    store.at("due")
-    store.entries.cancel("a")
-
-
 STATES = {
     "never scheduled": (lambda _: None, NOT_FOUND),
-    "cancelled": (cancel, NOT_FOUND),
-    "in its list": (deliver, HANDED_OVER),
-    "published": (publish, HANDED_OVER),
-    "leased": (lambda store: store.at("leased"), IN_FLIGHT),
-    "due": (lambda store: store.at("due"), DONE),
-    "due for a relay": (lambda store: store.at("relay"), DONE),
-    "parked": (lambda store: store.at("parked"), DONE),
-    "not sent": (nacked("unsent"), DONE),
-    "refused": (lambda store: store.at("refused"), DONE),
-    "dead": (nacked("unsent", "dead"), DONE),
+    "cancelled": (at("cancelled"), NOT_FOUND),
+    "in its list": (at("left"), HANDED_OVER),
+    "published": (lambda store: store.at("left", relayed=True), HANDED_OVER),
+    "leased": (at("leased"), IN_FLIGHT),
+    "due": (at("due"), DONE),
+    "due for a relay": (at("relay"), DONE),
+    "parked": (at("parked"), DONE),
+    "not sent": (at("unsent"), DONE),
+    "refused": (at("refused"), DONE),
+    "dead": (at("unsent", "dead"), DONE),
     "anew after an uncertain one": (anew, DONE),
-    "under a lease that ran out": (lambda store: store.at("lapsed"), UNCERTAIN),
+    "under a lease that ran out": (at("lapsed"), UNCERTAIN),
     "taken back": (take_back, UNCERTAIN),
-    "without an answer": (nacked("unknown"), UNCERTAIN),
-    "without an answer, then refused": (nacked("unknown", "refused"), UNCERTAIN),
-    "without an answer, then dead": (nacked("unknown", "dead"), UNCERTAIN),
+    "without an answer": (at("uncertain"), UNCERTAIN),
+    "without an answer, then refused": (at("uncertain", "refused"), UNCERTAIN),
+    "without an answer, then dead": (at("uncertain", "dead"), UNCERTAIN),
 }
 
 
@@ -172,8 +156,7 @@ def test_an_entry_changed_since_it_was_read_stays_as_it_is(store, change, since)
 
 @CORE
 def test_in_flight_ends_with_the_lease_to_the_millisecond(store):
-    store.schedule_relayed("a")
-    store.steps(lease=30).claim(1)
+    store.at("leased", lease=30)
     store.set_ms(NOW_MS + 29_999)
     assert store.entries.cancel("a")[0] is IN_FLIGHT
     store.set_ms(NOW_MS + 30_000)

@@ -95,9 +95,9 @@ def test_a_relayed_entry_is_parked_at_the_claim(store):
 
 def test_a_leased_entry_is_acknowledged_all_the_same(store, shard_steps):
     put(store, "a", relayed=True)
-    claimed = shard_steps.claim(1).entries
+    claims = store.take("leased", "a")
     store.entries.pause(ALL, "")
-    assert shard_steps.ack(claimed) == 1
+    assert shard_steps.ack(claims) == 1
 
 
 def test_an_entry_that_is_to_run_now_passes_a_pause(store, shard_steps):

@@ -23,14 +23,6 @@ def small_steps(limits, size=3, steps=40):
     limits(queues_step=size, queues_steps=steps)
 
 
-def refuse(store, *ids, wait=60):
-    """Let the broker refuse due entries."""
-    shard_steps = store.steps()
-    claimed, *_ = shard_steps.claim(len(ids))
-    assert {one.task_id for one in claimed} == set(ids)
-    shard_steps.nack("refused", claimed, wait=wait)
-
-
 def calls_of(store, name):
     """Record a script's arguments in each call from here on."""
     seen = []
@@ -51,21 +43,16 @@ def test_each_queue_s_are_counted_and_the_overdue_ones_among_them(store):
     assert told(store) == ({MAIL: (2, 1), CELERY: (3, 2)}, True)
 
 
-def test_an_entry_in_flight_dead_or_parked_does_not_wait(store, shard_steps):
-    for task_id in ("dead", "flying"):
-        store.schedule_relayed(task_id)
-    (dead, _), *_ = shard_steps.claim(2)
-    shard_steps.nack("dead", [dead], reason="NO_ROUTE")
-    store.entries.pause(lane_for(queue="mail"), "mail")
-    store.schedule("parked", queue="mail")
-    shard_steps.hand_over()
+def test_an_entry_in_flight_dead_or_parked_does_not_wait(store):
+    store.at("dead", "dead")
+    store.at("leased", "flying")
+    store.at("parked", "parked", queue="mail")
     store.schedule("waits", FAR_MS)
     assert told(store) == ({CELERY: (1, 0)}, True)
 
 
 def test_a_refused_entry_is_overdue_whenever_it_is_tried_again(store):
-    store.schedule_relayed("a")
-    refuse(store, "a", wait=300)
+    store.at("refused", wait=300)
     store.schedule("b", FAR_MS)
     assert told(store) == ({CELERY: (2, 1)}, True)
 
@@ -86,10 +73,7 @@ def test_refused_entries_are_counted_once_and_no_more_than_fill_a_step(
     store, limits, refused, is_complete
 ):
     small_steps(limits)
-    ids = [f"r{step}" for step in range(refused)]
-    for task_id in ids:
-        store.schedule_relayed(task_id)
-    refuse(store, *ids)
+    store.at("refused", *(f"r{step}" for step in range(refused)))
     for step in range(4):
         store.schedule(f"a{step}", FAR_MS)
     assert told(store) == ({CELERY: (7, 3)}, is_complete)
@@ -114,8 +98,7 @@ def test_no_more_is_looked_at_if_some_are_refused_and_others_wait_behind_a_key(s
     for extras in held:
         store.schedule(f"{extras.key}2", FAR_MS, extras=extras, conflict="replace")
         assert store.places(f"{extras.key}2") == ["behind"]
-    store.schedule_relayed("r")
-    refuse(store, "r")
+    store.at("refused", "r")
     assert told(store, 2) == ({CELERY: (2, 1)}, False)
     assert told(store, 3) == ({CELERY: (3, 1)}, True)
 
@@ -225,16 +208,15 @@ def test_nothing_is_overdue_one_millisecond_early(store):
     assert (by_state(store), oldest(store)) == ((3, 2, 0, 0), NOW_MS + 1)
 
 
-def test_the_oldest_is_looked_for_wherever_it_waits(store, shard_steps):
+def test_the_oldest_is_looked_for_wherever_it_waits(store):
     store.schedule("a", NOW_MS - 10)
     assert oldest(store) == NOW_MS - 10
     store.schedule_relayed("b", NOW_MS - 20)
     assert oldest(store) == NOW_MS - 20
     store.schedule_relayed("c", NOW_MS - 30)
-    (first, *_), *_ = shard_steps.claim(2)
-    assert first.task_id == "c"
+    claims = store.take("leased", "c", "b")
     assert oldest(store) == NOW_MS - 10
-    shard_steps.nack("refused", [first], wait=300)
+    store.steps().nack("refused", claims[:1], wait=300)
     assert oldest(store) == NOW_MS - 30
 
 
@@ -255,8 +237,7 @@ def test_a_due_and_paused_entry_counts_the_same_before_a_scanner_has_met_it(stor
 
 
 def test_a_refused_entry_that_is_paused_since_is_no_longer_overdue(store):
-    store.schedule_relayed("a", NOW_MS - 10)
-    refuse(store, "a")
+    store.at("refused", due_ms=NOW_MS - 10)
     assert by_state(store) == (1, 1, 1, 0)
     store.entries.pause(lane_for(queue="celery"), "celery")
     assert by_state(store) == (0, 0, 0, 1)
@@ -283,8 +264,7 @@ def test_a_refused_entry_is_as_old_as_its_due_time_if_it_is_among_those_tried_ne
     store, limits, looked_at, age
 ):
     for step, wait in enumerate((10, 50, 200)):
-        store.schedule_relayed(f"a{step}", NOW_MS - 10 * step)
-        refuse(store, f"a{step}", wait=wait)
+        store.at("refused", f"a{step}", due_ms=NOW_MS - 10 * step, wait=wait)
     limits(overdue_seen=looked_at)
     assert oldest(store) == NOW_MS - age
 

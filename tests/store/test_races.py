@@ -141,9 +141,7 @@ def test_a_late_ack_and_a_change_at_once_agree_on_who_won(store, change):
     shard_steps = store.steps()
     for number in range(ROUNDS):
         task_id = f"a{number}"
-        store.schedule_relayed(task_id)
-        claimed = shard_steps.claim(1).entries
-        store.lease_out()
+        claimed = store.at("lapsed", task_id, by=shard_steps)
         acked, outcome = at_once(
             partial(shard_steps.ack, claimed), partial(CHANGES[change], store, task_id)
         )

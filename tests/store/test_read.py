@@ -64,10 +64,9 @@ def test_counts_by_state_are_exact(store):
         store.schedule(f"list{step}", FAR_MS + step)
     for step in range(4):
         store.schedule_relayed(f"relay{step}", NOW_MS + step)
-    shard_steps = store.steps()
     store.set_ms(NOW_MS + 2)
-    claimed, *_ = shard_steps.claim(3)
-    shard_steps.nack("dead", claimed[:1], reason="NO_ROUTE")
+    store.take("dead", "relay0")
+    store.take("leased", "relay1", "relay2")
     counts = store.entries.counts()
     assert (counts.scheduled, counts.in_flight, counts.dead) == (4, 2, 1)
     assert counts.next_due_ms == NOW_MS + 3

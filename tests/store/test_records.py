@@ -259,9 +259,7 @@ def remove(store, task_id):
 
 def test_a_dead_entry_that_lost_its_record_can_be_removed(store):
     for task_id in ("other", "ghost"):
-        store.schedule_relayed(task_id)
-        shard_steps = store.steps()
-        shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
+        store.at("dead", task_id)
     store.raw.delete(store.keys["records"])
     assert in_dead(store) == ["place_without_record"] * 2
 

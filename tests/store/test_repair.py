@@ -121,7 +121,7 @@ def test_repair_changes_nothing_for_a_made_up_finding(store):
     ready = fitting(store)
     store.schedule("tagged", FAR_MS, extras=EXTRAS)
     store.schedule_relayed("tried", NOW_MS, extras=Extras("k3"))
-    ready.steps.nack("refused", ready.steps.claim(3)[0], wait=60, reason="NO_ROUTE")
+    store.take("refused", "tried", "waiting", by=ready.steps)
     before, found = store.snapshot(), list(made_up(store))
     assert {one.kind for one in found} == {kind for kind, one in KINDS.items() if one.repair}
     assert set(mended(store, found)) == {"gone"}
@@ -146,13 +146,8 @@ def test_an_entry_that_lost_its_place_early_waits_for_its_due_time_again(store, 
 def test_it_says_what_will_be_skipped_as_it_is_too_late_by_now(store, relayed):
     """Entries that come back from a pause are excused, but there is no record of them as parked."""
     extras = Extras(grace_ms=1000)
-    put = store.schedule_relayed if relayed else store.schedule
-    shard_steps = store.steps()
-    store.entries.pause(lane_for(), "")
-    put("a", NOW_MS, extras=extras)
-    put("b", NOW_MS + 60_000, extras=extras)
-    shard_steps.hand_over()
-    shard_steps.claim(1)
+    store.at("parked", relayed=relayed, lane=lane_for(), extras=extras)
+    store.at("relay" if relayed else "due", "b", due_ms=NOW_MS + 60_000, extras=extras)
     store.raw.delete(*(key(store, one) for one in ("parked", "due", "relay")))
     store.set_ms(NOW_MS + 60_000)
     paused = repair(store)
@@ -163,6 +158,7 @@ def test_it_says_what_will_be_skipped_as_it_is_too_late_by_now(store, relayed):
     store.entries.resume(lane_for(), 0)
     became = repair(store)
     assert [became["record_without_place", one] for one in "ab"] == ["late", "back"]
+    shard_steps = store.steps()
     seen = shard_steps.claim(2) if relayed else shard_steps.hand_over()
     assert [task_id for task_id, _ in seen.skipped] == ["a"]
 
@@ -240,23 +236,20 @@ def test_an_entry_that_repair_marks_after_a_tidy_note_is_cancelled_as_uncertain(
 
 
 def test_an_entry_being_published_goes_on_and_its_lease_is_as_it_was(store):
-    store.schedule_relayed("a", NOW_MS)
-    shard_steps = store.steps(lease=30)
-    claimed, *_ = shard_steps.claim(1)
+    claims = store.at("leased", lease=30)
     before = store.snapshot()
     store.raw.delete(key(store, "leased"))
     store.set_ms(NOW_MS + 1000)
     assert repair(store) == {("record_without_place", "a"): "done"}
     assert store.snapshot() == before
     assert store.entries.cancel("a")[0] is Outcome.IN_FLIGHT
-    assert shard_steps.ack(claimed) == 1
+    assert store.steps().ack(claims) == 1
     assert drain(store) == []
     store.check()
 
 
 def test_a_claim_of_before_the_clock_was_set_back_holds_no_longer_than_a_lease(store):
-    store.schedule_relayed("a", NOW_MS)
-    store.steps(lease=30).claim(1)
+    store.at("leased", lease=30)
     store.raw.delete(key(store, "leased"))
     store.set_ms(NOW_MS - 3_600_000)
     repair(store)
@@ -293,9 +286,7 @@ def test_the_history_tells_of_what_waits_again(store):
     entries = store.entries = Entries([store.scripts], replace(store.membership, history=20))
     entries.join()
     store.schedule("a", FAR_MS, extras=EXTRAS)
-    store.schedule_relayed("b", NOW_MS)
-    shard_steps = store.steps()
-    shard_steps.nack("dead", shard_steps.claim(1)[0], reason="NO_ROUTE")
+    store.at("dead", "b")
     store.raw.delete(key(store, "due"), key(store, "dead"))
     repair(store)
     told = [(one.what.value, one.task_id, one.key) for one in entries.history(2)]
@@ -331,26 +322,22 @@ def test_of_two_places_that_stays_where_it_waits(store, put_it, own, other):
 
 
 def test_but_a_lease_under_which_it_is_published_stays_and_no_place_where_it_waits(store):
-    store.schedule_relayed("a", NOW_MS)
-    shard_steps = store.steps()
-    claimed, *_ = shard_steps.claim(1)
+    claims = store.at("leased")
     before = store.contents()
     for other in ("relay", "due", "refused", "dead"):
-        store.raw.zadd(key(store, other), {claimed[0].member: NOW_MS})
+        store.raw.zadd(key(store, other), {claims[0].member: NOW_MS})
     repair(store)
     assert store.contents() == before
-    assert shard_steps.ack(claimed) == 1
+    assert store.steps().ack(claims) == 1
     assert drain(store) == []
     store.check()
 
 
 def test_a_lease_that_was_ended_gives_way(store):
     """Redis stopped the script that gave it back before the removal from `leased`."""
-    store.schedule_relayed("a", NOW_MS)
-    shard_steps = store.steps()
-    claimed, *_ = shard_steps.claim(1)
+    claims = store.at("leased")
     lease = store.raw.zrange(key(store, "leased"), 0, -1, withscores=True)
-    shard_steps.nack("unsent", claimed)
+    store.steps().nack("unsent", claims)
     before = store.contents()
     store.raw.zadd(key(store, "leased"), dict(lease))
     assert set(repair(store)) == {("second_place", "a")}
@@ -385,17 +372,12 @@ def test_a_number_that_is_not_the_record_s_goes_and_the_entry_has_a_place(store)
 
 @pytest.mark.parametrize("relayed", [False, True])
 def test_an_entry_parked_for_ever_comes_back_with_its_due_time_and_is_excused(store, relayed):
-    store.entries.pause(lane_for(), "")
-    extras = Extras(grace_ms=1000)
-    (store.schedule_relayed if relayed else store.schedule)("a", NOW_MS, extras=extras)
-    shard_steps = store.steps()
-    shard_steps.hand_over()
-    shard_steps.claim(1)
-    assert store.places("a") == ["parked"]
+    store.at("parked", relayed=relayed, extras=Extras(grace_ms=1000))
     store.raw.delete(key(store, "paused"))
     store.set_ms(NOW_MS + 60_000)
     assert repair(store) == {("record_without_place", "a"): "done"}
     assert store.score("relay" if relayed else "due", "a") == NOW_MS
+    shard_steps = store.steps()
     assert shard_steps.hand_over().handed_over + len(shard_steps.claim(1)[0]) == 1
 
 

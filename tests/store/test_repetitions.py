@@ -34,15 +34,6 @@ def test_a_repetition_while_the_entry_waits_writes_nothing(store, to, when, shar
     store.check()
 
 
-def publish(store, verdict=""):
-    shard_steps = store.steps(lease=1)
-    claims = shard_steps.claim(1).entries
-    if verdict == "refused":
-        shard_steps.nack(verdict, claims, wait=60)
-    elif not verdict:
-        shard_steps.ack(claims)
-
-
 CALLS = {
     "schedule": lambda store: schedule(store, "a", when=AT_ONCE),
     "share": lambda store: schedule(store, "a", when=AT_ONCE, share=True),
@@ -63,9 +54,9 @@ STEPS = {
     "cancelled": lambda store: store.entries.cancel("a"),
     "moved": lambda store: store.reschedule("a", When("at", FAR_MS + 7)),
     "delivered": lambda store: store.steps().hand_over(),
-    "claimed": lambda store: publish(store, "claimed"),
-    "published": publish,
-    "refused": lambda store: publish(store, "refused"),
+    "claimed": lambda store: store.take("leased", "a", lease=1),
+    "published": lambda store: store.take("left", "a"),
+    "refused": lambda store: store.take("refused", "a"),
     "two seconds": lambda store: store.set_ms(NOW_MS + 2000),
 }
 BY = b"done:%d" % (FAR_MS + 1000)

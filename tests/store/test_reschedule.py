@@ -123,32 +123,28 @@ def test_after_a_lease_ran_out_a_late_ack_does_not_remove_the_new_version(store)
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "outcome", "next_attempt"),
+    ("places", "outcome", "next_attempt"),
     [
         (["refused"], Outcome.DONE, (0, 0, False)),
-        (["unknown"], Outcome.UNCERTAIN, (1, 0, True)),
-        (["unknown", "refused"], Outcome.UNCERTAIN, (2, 0, True)),
+        (["uncertain"], Outcome.UNCERTAIN, (1, 0, True)),
+        (["uncertain", "refused"], Outcome.UNCERTAIN, (2, 0, True)),
     ],
 )
-def test_a_move_forgets_refusals_though_not_uncertainty(store, verdicts, outcome, next_attempt):
-    store.schedule_relayed("a", NOW_MS - 5)
-    shard_steps = store.steps()
-    for verdict in verdicts:
-        shard_steps.nack(verdict, shard_steps.claim(1).entries, wait=60)
+def test_a_move_forgets_refusals_though_not_uncertainty(store, places, outcome, next_attempt):
+    store.at("relay", due_ms=NOW_MS - 5)
+    for place in places:
+        store.take(place, "a")
     for due_ms in (NOW_MS - 4, NOW_MS - 3):
         assert store.reschedule("a", When("by", 1)) == (outcome, due_ms)
-    (again,) = shard_steps.claim(1).entries
+    (again,) = store.take("leased", "a")
     assert tally(again) == next_attempt
 
 
 def test_uncertainty_outlives_a_claim_that_was_given_back(store):
     store.at("lapsed")
     store.reschedule("a", When("at", 7))
-    shard_steps = store.steps()
-    claimed = shard_steps.claim(1).entries
-    assert tally(claimed[0]) == (1, 0, True)
-    shard_steps.nack("unsent", claimed)
-    assert shard_steps.claim(1).entries[0].uncertain
+    assert [tally(one) for one in store.take("unsent", "a")] == [(1, 0, True)]
+    assert [bool(one.uncertain) for one in store.take("leased", "a")] == [True]
     store.lease_out()
     assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
 
@@ -216,6 +212,5 @@ def test_a_scanners_step_is_no_change(store):
     store.schedule_relayed("a", NOW_MS)
     before = store.record("a")
     store.set_ms(NOW_MS + 5000)
-    shard_steps = store.steps()
-    shard_steps.nack("refused", shard_steps.claim(1)[0], wait=1)
+    store.take("refused", "a", wait=1)
     assert store.record("a") == before

@@ -256,7 +256,7 @@ def test_no_key_of_a_store_in_use_has_a_time_to_live(store):
     store.schedule("a")
     store.schedule_relayed("b")
     shard_steps.hand_over()
-    shard_steps.claim(1)
+    store.take("leased", "b")
     store.entries.cancel("c")
 
     lives = {key: store.raw.ttl(key) for key in store.raw.keys("{*")}

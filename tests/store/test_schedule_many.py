@@ -82,8 +82,7 @@ def test_order_is_kept_where_a_template_was_forgotten_and_its_first_entry_is_ref
 
 def test_a_refused_entry_spoils_none_of_the_others(store):
     store.schedule("held", FAR_MS, payload="first", share=True)
-    store.schedule_relayed("in flight", share=True)
-    store.steps().claim(1)
+    store.at("leased", "in flight")
     before = store.record("held"), store.record("in flight")
 
     answers = schedule(
@@ -128,7 +127,7 @@ def test_an_id_whose_first_entry_is_too_late_is_scheduled_by_its_second(store):
 
 def test_superseding_replaces_each_entry_that_is_scheduled(store):
     schedule(store, new("a", NOW_MS, to=RELAY), new("b", NOW_MS, to=RELAY, share=False), new("c"))
-    store.steps().claim(2)
+    store.take("leased", "a", "b")
 
     answers = schedule(
         store,

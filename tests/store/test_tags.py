@@ -154,10 +154,8 @@ def test_an_entry_refused_until_it_is_dead_has_its_tags_until_it_is_removed(stor
 
 def test_tags_and_key_of_the_longest_survive_everything(store):
     longest = Extras("k" * 255, tuple(f"{number:x}" + "é" * 127 for number in range(16)), 10**15)
-    store.schedule_relayed("a", NOW_MS, extras=longest, share=True)
-    shard_steps = store.steps()
 
-    shard_steps.nack("unknown", shard_steps.claim(1)[0])
+    store.at("uncertain", extras=longest)
     store.reschedule("a", When("at", FAR_MS))
 
     assert store.entries.find("a").extras == longest

@@ -135,10 +135,8 @@ def test_a_script_does_not_rely_on_a_scanner_that_does_not_listen(store, listen,
 
 
 def test_bringing_back_what_is_dead_tells_it(store, listen, scanner):
-    ears, shard_steps = listen("a"), store.steps()
-    store.schedule_relayed("x")
-    claimed, *_ = shard_steps.claim(1)
-    shard_steps.nack("dead", claimed, reason="NO_ROUTE")
+    ears = listen("a")
+    store.at("dead", "x")
     scanner("a")
     ears.heard()
     store.reschedule("x", When("after", 0))
@@ -183,7 +181,7 @@ def test_alone_it_is_told_itself_and_looks_when_it_has_published(store, listen, 
     shard_steps = scanner("a")
     store.schedule("x", NOW_MS + 500)
     assert ears.heard() == ["a"]
-    shard_steps.ack(shard_steps.claim(5)[0])
+    store.take("left", "r", by=shard_steps)
     assert shard_steps.hand_over(asleep=ASLEEP).has_timer
     assert timer(store) == (NOW_MS + 500, "a")
 
@@ -193,7 +191,7 @@ def test_a_stand_in_gives_way_to_the_scanner_that_knows_the_next_entry(store, sc
     store.schedule_relayed("r", NOW_MS)
     store.schedule("x", NOW_MS + 500)
     shard_steps = scanner("a")
-    shard_steps.ack(shard_steps.claim(5)[0])
+    store.take("left", "r", by=shard_steps)
     assert shard_steps.hand_over(asleep=ASLEEP).has_timer
     assert timer(store) == (NOW_MS + 500, "a")
 

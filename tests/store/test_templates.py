@@ -23,22 +23,21 @@ def hand_over(_, shard_steps):
     shard_steps.hand_over()
 
 
-def ack(_, shard_steps):
-    shard_steps.ack(shard_steps.claim(1).entries)
+def ack(store, _):
+    store.take("left", "a")
 
 
 def cancel(store, _):
     store.entries.cancel("a")
 
 
-def cancel_of_dead(store, shard_steps):
-    shard_steps.nack("dead", shard_steps.claim(1).entries, reason="NO_ROUTE")
+def cancel_of_dead(store, _):
+    store.take("dead", "a")
     store.entries.cancel("a")
 
 
-def cancel_of_lost(store, shard_steps):
-    shard_steps.claim(1)
-    store.lease_out()
+def cancel_of_lost(store, _):
+    store.take("lapsed", "a")
     assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
 
 
@@ -74,8 +73,7 @@ def test_a_batch_counts_every_template_down_by_its_own_records(store, monkeypatc
 
 @pytest.mark.parametrize("share", [False, True])
 def test_a_superseded_record_gives_its_template_back(store, share):
-    store.schedule_relayed("a", share=True)
-    store.steps().claim(1)
+    store.at("leased")
     store.schedule("a", FAR_MS, share=share, supersede=True)
     assert list(templates(store).values()) == [1] * share
 
@@ -83,8 +81,7 @@ def test_a_superseded_record_gives_its_template_back(store, share):
 def test_a_reschedule_and_a_reclaim_leave_the_count_alone(store, shard_steps):
     store.schedule_relayed("a", share=True)
     store.reschedule("a", When("at", 0))
-    shard_steps.claim(1)
-    store.lease_out()
+    store.take("lapsed", "a")
     assert shard_steps.reclaim() == ["a"]
     assert list(templates(store).values()) == [1]
 
@@ -242,7 +239,7 @@ def test_a_template_that_is_not_what_its_name_says_is_not_used(store, shard_step
         store.entries.find("list")
     assert shard_steps.hand_over().dead == [("list", "template is damaged")]
     assert store.raw.llen("celery") == 0
-    [claimed], *_ = shard_steps.claim(1)
+    [claimed] = store.take("leased", "relayed")
     with pytest.raises(ValueError, match="template is damaged"):
         _ = claimed.message
 
@@ -251,10 +248,8 @@ def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):
     store.schedule_relayed("a", share=True)
     message = store.entries.find("a").message
     assert [one.message for one in store.entries.waiting(0, MAX_DUE_MS)] == [message]
-    shard_steps = store.steps(lease=1)
-    claimed, *_ = shard_steps.claim(1)
-    assert [one.message for one in claimed] == [message]
-    shard_steps.nack("unsent", claimed)
+    claims = store.take("unsent", "a")
+    assert [one.message for one in claims] == [message]
     outcome, cancelled = store.entries.cancel("a")
     assert (outcome, cancelled.message) == (Outcome.DONE, message)
 

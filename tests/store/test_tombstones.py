@@ -89,13 +89,11 @@ def test_it_is_forgotten_after_twice_so_long_though_nothing_else_leaves(short):
 
 
 def deliver(store, shard_steps):
-    store.schedule("b")
-    shard_steps.hand_over()
+    store.at("left", "b", by=shard_steps)
 
 
 def publish(store, shard_steps):
-    store.schedule_relayed("b")
-    shard_steps.ack(shard_steps.claim(1)[0])
+    store.at("left", "b", relayed=True, by=shard_steps)
 
 
 def skip(store, shard_steps):

@@ -22,8 +22,7 @@ def shard_steps(store):
 @pytest.fixture
 def claimed(store, shard_steps):
     """An entry with the key that is being published."""
-    store.schedule_relayed("a", extras=KEY, share=True)
-    return shard_steps.claim(1)[0]
+    return store.at("leased", by=shard_steps, extras=KEY)
 
 
 def holder(store):
@@ -41,14 +40,10 @@ def test_keys_are_told_apart_by_their_bytes(store, keys):
     store.check()
 
 
-def acknowledge(store, shard_steps):
-    shard_steps.ack(shard_steps.claim(1)[0])
-
-
 LEAVING = {
     "handed over": ("schedule", lambda _, shard_steps: shard_steps.hand_over()),
     "cancelled": ("schedule", lambda store, _: store.entries.cancel("a")),
-    "acknowledged": ("schedule_relayed", acknowledge),
+    "acknowledged": ("schedule_relayed", lambda store, _: store.take("left", "a")),
 }
 
 
@@ -70,11 +65,11 @@ BACK = {
 }
 # The fate of the next entry with its key.
 NEXT = {
-    "waits": lambda *_: None,
-    "is cancelled": lambda store, _: store.entries.cancel("next"),
-    "is being published": lambda _, steps: steps.claim(1),
-    "is dead": lambda _, steps: steps.nack("dead", steps.claim(1)[0], reason="NO_ROUTE"),
-    "is lost": lambda store, _: store.raw.hdel(store.keys["records"], "next"),
+    "waits": lambda _: None,
+    "is cancelled": lambda store: store.entries.cancel("next"),
+    "is being published": lambda store: store.take("leased", "next"),
+    "is dead": lambda store: store.take("dead", "next"),
+    "is lost": lambda store: store.raw.hdel(store.keys["records"], "next"),
 }
 
 
@@ -88,7 +83,7 @@ def test_an_entry_that_comes_back_has_its_key_again_unless_another_waits_under_i
     store.lease_out()
     if became:
         schedule_next(store, NOW_MS if "is" in became else FAR_MS)
-        NEXT[became](store, shard_steps)
+        NEXT[became](store)
     store.set_ms(NOW_MS + 1)
 
     BACK[back](store, shard_steps, claimed)
