@@ -8,13 +8,12 @@ from celery.schedules import crontab, schedule, solar
 from celery.signals import beat_init
 
 from celery_delayq.contrib import rule_store as store
-from celery_delayq.contrib.rules import every as every_module
 from celery_delayq.contrib.rules.declared import Declared
 from celery_delayq.contrib.rules.guard import AWAY, Guard
 from celery_delayq.core import clock
 from celery_delayq.core.clock import EPOCH
-from celery_delayq.errors import StoreUnavailable
 from tests.rules.support import DAILY, HOUR, NEW_YEAR, later, runs, set_fields, write
+from tests.support.network import CUT
 
 pytestmark = pytest.mark.libraries
 
@@ -191,11 +190,10 @@ def test_an_entry_is_as_a_new_worker_says_it_once_the_old_one_has_stopped(app):
 
 def test_two_that_alternate_are_warned_of_once_with_both_hosts(app, monkeypatch, caplog):
     apps = {"old": app(), "new": app()}
-    every_module._WARNED.clear()
     for host, argument in [("old", 7), ("new", 8), ("old", 7), ("new", 8), ("old", 7)]:
         monkeypatch.setattr("socket.gethostname", lambda host=host: host)
         signature = apps[host].tasks["report"].s(argument)
-        apps[host].delayq.every("r", signature, DAILY)
+        apps[host].delayq.every("alternates", signature, DAILY)
     [found] = [each for each in caplog.records if "different rules" in each.message]
     assert "this process, on old, and one on new" in found.message
 
@@ -219,30 +217,39 @@ def test_a_lower_version_changes_nothing_and_a_higher_one_all(app):
 # Beat.
 
 
+class Noting(Scheduler):
+    """Notes the entries that it would send."""
+
+    def __init__(self, *args, **options):
+        self.sent = []
+        super().__init__(*args, **options)
+
+    def apply_async(self, entry, *_, **__):
+        self.sent.append(entry.name)
+
+
 @pytest.fixture
 def beat(app):
     """A beat process's scheduler, with the guard of `DelayQ`."""
 
     def beat(app):
-        scheduler = Scheduler(app, lazy=True)
-        sent = []
-        scheduler.apply_async = lambda entry, *_, **__: sent.append(entry.name)
+        scheduler = Noting(app, lazy=True)
         Guard(app.delayq.services).watch(scheduler)
-        return scheduler, sent
+        return scheduler, scheduler.sent
 
     return beat
 
 
 @pytest.fixture
-def go_away(monkeypatch):
+def go_away(between):
     """Let the store be away, and call this whenever it is asked."""
 
     def go_away(asked):
-        def away(*_):
+        def away():
             asked()
-            raise StoreUnavailable("read", "away")
+            return CUT
 
-        monkeypatch.setattr("celery_delayq.contrib.rule_store.find", away)
+        between.before("rules", away)
 
     return go_away
 

@@ -1,7 +1,7 @@
 """A rule that is changed: to another key, perhaps on another shard; and within its jitter."""
 
 import json
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import pytest
@@ -44,23 +44,22 @@ def given(row, **other):
 
 
 @pytest.fixture
-def killed_after(monkeypatch):
-    """Let a process end after so many of its steps on rules."""
+def killed_after(delayq):
+    """Let a process end after so many of its steps on rules: ``with killed_after(2)``."""
 
+    @contextmanager
     def killed_after(number):
-        steps = []
+        hooks, left = delayq.services.hooks, [KilledError] * number
+        before = hooks.called, hooks.hears_calls
 
-        def wrap(step):
-            def wrapped(*arguments):
-                answer = step(*arguments)
-                steps.append(step)
-                if len(steps) == number:
-                    raise KilledError
-                return answer
+        def called(script, _):
+            if script == "rule" and left and (error := left.pop()) and not left:
+                raise error
 
-            return wrapped
-
-        monkeypatch.setattr(store, "change", wrap(store.change))
+        hooks.called, hooks.hears_calls = called, True
+        with suppress(KilledError):
+            yield
+        hooks.called, hooks.hears_calls = before
 
     return killed_after
 
@@ -83,15 +82,13 @@ def test_with_another_key_it_has_one_row_and_the_run_of_that(delayq, every, rows
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_a_process_that_is_killed_on_the_way_to_another_key_loses_no_rule(  # noqa: PLR0917
-    delayq, every, rows, killed_after, monkeypatch, number
+def test_a_process_that_is_killed_on_the_way_to_another_key_loses_no_rule(
+    delayq, every, rows, killed_after, number
 ):
     for key, other in zip("abcdefgh", "ijklmnop", strict=True):
         every(key)
-        killed_after(number)
-        with suppress(KilledError):
+        with killed_after(number):
             every(other)
-        monkeypatch.undo()
         for _ in range(3):
             write(delayq)
         assert len(rows()) == 1
@@ -112,7 +109,7 @@ def test_a_process_that_finishes_a_move_late_changes_no_rule_that_was_set_since(
 
 
 def test_a_process_that_finishes_a_move_late_brings_no_removed_rule_back(
-    delayq, every, rows, killed_after, monkeypatch
+    delayq, every, rows, killed_after, between
 ):
     every("a")
     write(delayq)
@@ -121,28 +118,25 @@ def test_a_process_that_finishes_a_move_late_brings_no_removed_rule_back(
     key = next((key for key, number in shards.items() if number != here), None)
     if key is None:
         return  # there is one shard
-    killed_after(1)
-    with suppress(KilledError):
+    with killed_after(1):
         every(key)
-    monkeypatch.undo()
     shard = delayq.services.entries.shards[here]
     [row] = store.named(shard, [b"r"])
-    withdraw = store.withdraw
 
-    def late(*arguments, **options):
-        monkeypatch.undo()
+    def overtake():
+        between.before("cancel", lambda: None)
         write(delayq)  # another process finishes it
         delayq.rule("r").remove()
-        return withdraw(*arguments, **options)
 
-    monkeypatch.setattr(store, "withdraw", late)
+    between.before("cancel", overtake)
     store.clear(delayq.services, shard, row)
+    assert between.asked["cancel"] > 1
     assert rows() == []
 
 
-def test_a_move_takes_place_however_many_rules_there_are(delayq, every, rows, monkeypatch):
+def test_a_move_takes_place_however_many_rules_there_are(delayq, every, rows, limits):
     every("a")
-    monkeypatch.setattr(store, "MOST_RULES", 0)
+    limits(rules_most=0)
     for key in "bcdefgh":
         here = store.find(delayq.services.entries, "r").shard
         if store.shard_for(delayq.services.entries, key).number != here:

@@ -7,7 +7,6 @@ import pytest
 from celery_delayq.contrib import rule_store
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.contrib.care.doctor_tasks import health as doctor_lines
-from celery_delayq.contrib.rules import every as every_module
 from celery_delayq.contrib.rules.declared import Declared
 from celery_delayq.contrib.rules.step import NAMING, Writer
 from celery_delayq.core import clock
@@ -65,7 +64,6 @@ def process(delayq_app, url):
 
         return Process(app)
 
-    every_module._WARNED.clear()
     return process
 
 

@@ -41,10 +41,10 @@ def test_a_second_rule_of_one_name_in_a_process_is_refused(delayq, report):
     assert [task.args for task in delayq.tasks()] == [(8,)]
 
 
-def test_a_rule_that_another_process_set_may_be_changed(delayq, report):
+def test_a_rule_that_another_process_set_may_be_changed(delayq, report, delayq_app, url):
     every(delayq, "r", report.s(7), DAILY)
-    rule_store._SAID.clear()
-    assert every(delayq, "r", report.s(8), DAILY).revision
+    other = delayq_app(url)
+    assert every(other.delayq, "r", other.tasks["report"].s(8), DAILY).revision
 
 
 def test_a_rule_that_is_no_longer_there_may_be_set_anew(delayq, report, redis):
@@ -55,9 +55,9 @@ def test_a_rule_that_is_no_longer_there_may_be_set_anew(delayq, report, redis):
     assert [task.args for task in delayq.tasks()] == [(9,)]
 
 
-def test_there_is_a_most_of_rules(delayq, report, monkeypatch):
+def test_there_is_a_most_of_rules(delayq, report, limits):
     shards = len(each("rules"))
-    monkeypatch.setattr(rule_store, "MOST_RULES", shards)
+    limits(rules_most=shards)
     names = [str(number) for number in range(40 * shards)]
     with pytest.raises(InvalidOption, match="one of at most 100,000 rules; remove some first"):  # noqa: PT012
         for name in names:

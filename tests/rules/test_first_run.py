@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from celery.beat import ScheduleEntry, Scheduler
+from celery.beat import ScheduleEntry
 from celery.schedules import crontab
 
 from celery_delayq.contrib.rules.declared import Declared
@@ -12,6 +12,7 @@ from celery_delayq.contrib.rules.guard import Guard
 from celery_delayq.contrib.rules.rule import SOON, Taken
 from celery_delayq.core import clock
 from tests.rules.support import HOUR, now, runs, set_fields, wake, write
+from tests.rules.test_beat import Noting
 
 pytestmark = pytest.mark.libraries
 
@@ -161,17 +162,16 @@ def test_a_removed_rule_that_is_taken_over_again_begins_anew(delayq, take):
 @pytest.fixture
 def sent(delayq, monkeypatch):
     """Whether a beat process sends the entry at a moment."""
-    scheduler, sent = Scheduler(delayq.app, lazy=True), []
+    scheduler = Noting(delayq.app, lazy=True)
     scheduler.schedule = {}
-    scheduler.apply_async = lambda entry, *_, **__: sent.append(entry)
     Guard(delayq.services).watch(scheduler)
 
     def is_sent(moment, schedule=SOME):
         monkeypatch.setattr(clock, "utc_now", lambda: moment)
-        sent.clear()
+        scheduler.sent.clear()
         entry = ScheduleEntry(name="r", task="report", schedule=schedule, app=delayq.app)
         scheduler.apply_async(entry)
-        return bool(sent)
+        return bool(scheduler.sent)
 
     return is_sent
 

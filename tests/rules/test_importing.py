@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.contrib.rules import face, foreign
+from celery_delayq.contrib.rules import foreign
 from celery_delayq.contrib.rules.guard import Guard
 from celery_delayq.core.clock import EPOCH
 from celery_delayq.core.store import What
@@ -314,17 +314,10 @@ def test_two_entries_of_one_name_are_one_rule(do, put, delayq, run):
     assert [task.args for task in delayq.tasks()] == [(1,)]
 
 
-def test_a_rule_of_another_source_keeps_its_name(do, put, delayq, monkeypatch):
+def test_a_rule_of_another_source_keeps_its_name(do, put, delayq, redis):
     put("a", entry(args=[1]))
     delayq.every("a", delayq.app.tasks["report"].s(7), 60)
-    found = face.rule
-
-    def rule(services, name):
-        made = found(services, name)
-        object.__setattr__(made, "source", "beat")
-        return made
-
-    monkeypatch.setattr(face, "rule", rule)
+    set_fields(redis, "a", source=lambda _: "beat")
     assert do("redbeat") == (
         {"a": ("refused", "name is 'a'; expected a name that no rule of another source has")},
         1,

@@ -305,10 +305,8 @@ def test_a_rule_whose_run_cannot_be_made_stops_no_other(  # noqa: PLR0917
     assert "rule bad: its next run cannot be made" in caplog.text
 
 
-def test_paused_rules_and_names_of_none_keep_no_other_from_its_turn(
-    delayq, report, redis, monkeypatch
-):
-    monkeypatch.setattr(store, "CLAIMED", 2)
+def test_paused_rules_and_names_of_none_keep_no_other_from_its_turn(delayq, report, redis, limits):
+    limits(rules_claimed=2)
     for number in range(5):
         every(delayq, f"p{number}", report.s(), DAILY).pause()
     for ahead in each("rules_next"):

@@ -90,6 +90,12 @@ LIMITS = {
     "held_again_s": "contrib.held.reporting.AGAIN",
     "held_lease_s": "contrib.held.reporting.LEASE",
     "held_renew_s": "contrib.held.reporting.RENEW",
+    # Rules.
+    "rules_most": "contrib.rule_store.MOST_RULES",
+    "rules_claimed": "contrib.rule_store.CLAIMED",
+    "rules_sorted": "contrib.rules.listing.SORTED",
+    "rules_page": "contrib.rules.listing.PAGE",
+    "rules_page_ends": "contrib.rules.listing._ENOUGH",
     # The command line and the page.
     "doctor_slow_ms": "contrib.care.doctor.SLOW_MS",
     "doctor_keys": "contrib.care.doctor_keys.NAMED",

@@ -4,17 +4,16 @@ import html
 import importlib.abc
 import re
 import sys
-from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import chain
 from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.contrib.rules import face, listing
-from celery_delayq.contrib.web import looking
+from celery_delayq.contrib.rules import face
 from tests.rules.support import every as set_rule
 from tests.rules.support import set_back, set_fields, write
+from tests.support.shards import each
 from tests.web.support import NEXT, walk
 
 DAILY = "0 9 * * *"
@@ -104,30 +103,17 @@ def test_the_last_run_leads_to_its_task(browser, every, monkeypatch, what, task_
     assert links == (["/task?id=run-1"] if task_id else [])
 
 
-@pytest.fixture
-def shown_as(monkeypatch):
-    """Let the page read rules with other fields: ``shown_as("digest", source="beat")``."""
-    own = listing.rules_of
-
-    def shown_as(name, **fields):
-        def rules_of(services, stored):
-            for one, rule in own(services, stored):
-                yield one, replace(rule, **fields) if one.name == name else rule
-
-        monkeypatch.setattr(listing, "rules_of", rules_of)
-
-    return shown_as
-
-
-def test_a_source_has_a_column_only_if_a_rule_has_one(browser, every, digest, shown_as):
+def test_a_source_has_a_column_only_if_a_rule_has_one(browser, every, digest, redis):
     every("other")
     assert "Source" not in browser.get("/rules").text
-    shown_as("digest", source="redbeat")
+    set_fields(redis, "digest", source=lambda _: "redbeat")
     assert re.search(r">Source<.*>redbeat<", browser.get("/rules").html, re.DOTALL)
 
 
-def test_trouble_is_said_with_its_reason(browser, digest, shown_as):
-    shown_as("digest", trouble="the task <x> takes other arguments")
+def test_trouble_is_said_with_its_reason(browser, digest, redis):
+    for rules, troubles in zip(each("rules"), each("rules_trouble"), strict=True):
+        if redis.hexists(rules, "digest"):
+            redis.hset(troubles, "digest", "1 the task <x> takes other arguments")
     page = browser.get("/rules")
     assert "trouble the task <x> takes other arguments" in page.text
     assert "at work" not in page.text
@@ -168,8 +154,8 @@ def test_rules_are_filtered_by_name_and_by_tag(browser, every):
     assert names(browser.get(page.url(r'<a class="tag" href="([^"]*)"'))) == ["Digest:1", "poll"]
 
 
-def test_few_rules_are_sorted_and_have_pages(browser, every, monkeypatch):
-    monkeypatch.setattr(listing, "PAGE", 2)
+def test_few_rules_are_sorted_and_have_pages(browser, every, limits):
+    limits(rules_page=2)
     for name in ("e", "b", "a", "d", "c"):
         every(name, tags=["x"] if name != "b" else [])
 
@@ -190,10 +176,9 @@ def pages_of(browser, path):
 
 
 @pytest.fixture
-def hundreds(app, every, monkeypatch):
+def hundreds(app, every, limits):
     """More rules than are sorted; a page ends after the first slice that brings one."""
-    for name, value in (("SORTED", 299), ("_ENOUGH", 1)):
-        monkeypatch.setattr(listing, name, value)
+    limits(rules_sorted=299, rules_page_ends=1)
     for number in range(300):
         every(f"r{number:03}", tags=["x"] if number < 5 else [])
     return [f"r{number:03}" for number in range(300)]
@@ -206,9 +191,8 @@ def test_many_rules_are_read_slice_by_slice(browser, hundreds):
     assert sorted(chain(*pages_of(browser, "/rules?tag=x"))) == hundreds[:5]
 
 
-def test_a_search_among_many_rules_ends_after_a_while_and_goes_on(browser, hundreds, monkeypatch):
-    monkeypatch.setattr(looking, "SECOND", 0)
-    monkeypatch.setattr(listing, "_ENOUGH", 1000)
+def test_a_search_among_many_rules_ends_after_a_while_and_goes_on(browser, hundreds, limits):
+    limits(web_list_s=0, rules_page_ends=1000)
     [where] = [at for at, some in enumerate(pages_of(browser, "/rules")) if "r299" in some]
     seen = pages_of(browser, "/rules?name=R299")
     assert [at for at, some in enumerate(seen) if some] == [where]
