@@ -1,6 +1,7 @@
 """An app with DelayQ on the suite's Redis; no worker runs in these tests."""
 
 import contextlib
+import socket
 import sys
 import warnings
 
@@ -194,3 +195,31 @@ def passing(monkeypatch):
             yield
 
     return pass_
+
+
+@pytest.fixture
+def watching(redis):
+    """Watch an app's events as Flower does; the yielded function waits for so many of them."""
+
+    @contextlib.contextmanager
+    def watch(app):
+        seen = []
+        with contextlib.ExitStack() as stack:
+            given = stack.enter_context(app.connection_for_read())
+            receiver = app.events.Receiver(given, handlers={"*": seen.append})
+            connection, *_ = stack.enter_context(receiver.consumer_context())
+
+            def wait_for(count):
+                while len(seen) < count:
+                    connection.drain_events(timeout=30)
+                with contextlib.suppress(socket.timeout):
+                    connection.drain_events(timeout=0.1)  # none may come after
+                assert len(seen) == count
+                return seen
+
+            while not redis.pubsub_numpat():
+                with contextlib.suppress(socket.timeout):
+                    connection.drain_events(timeout=0.01)
+            yield wait_for
+
+    return watch

@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from celery_delayq.contrib.care import dumps
 from celery_delayq.contrib.care.loading import least_size
 from celery_delayq.core.store.keys import Keys, shard_of
 from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
@@ -437,19 +436,21 @@ def test_a_dump_has_each_earlier_task_once_and_none_that_came_meanwhile(app):
         assert set(ids) <= {f"{number}" for number in range(1500)}
 
 
-def test_a_task_scheduled_anew_during_the_dump_is_not_in_it(app, monkeypatch):
+def test_a_task_scheduled_anew_during_the_dump_is_not_in_it(app, between):
     app.send_task("t", task_id="a", delayq_at=FAR)
-    read = dumps._read
 
-    def reading(link, members):
-        if members and app.delayq.get("a").due.timestamp() == FAR:
+    def overtake():
+        is_read = between.last["dump"].endswith(b"a\r\n")  # at first it is asked for nothing
+        if is_read and app.delayq.get("a").due.timestamp() == FAR:
             app.delayq.cancel("a")
             app.send_task("t", task_id="a", delayq_at=FAR + 1)
-        return read(link, members)
+            anew.append("a")
 
-    monkeypatch.setattr(dumps, "_read", reading)
+    anew = []
+    between.before("dump", overtake)
 
     assert tasks_of(app.delayq.dump()) == {}
+    assert anew
 
 
 def test_a_load_restores_tasks_that_lost_their_record_or_were_revoked(app, redis):

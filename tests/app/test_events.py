@@ -1,15 +1,14 @@
 """Events of scheduled and cancelled tasks: `task-sent` and `task-revoked`, as Celery has them."""
 
-import contextlib
 import multiprocessing
 import socket
 import threading
-from unittest import mock
+import time
 
 import pytest
 from celery import chain, group
 from celery.app.trace import build_tracer
-from kombu import Exchange, Queue
+from kombu import Connection, Exchange, Queue
 from redis import Redis
 
 from celery_delayq.contrib.events import sending
@@ -37,34 +36,6 @@ def impatient(limits):
     """Until it is called, a broker that hangs is soon away: ``impatient()``."""
     with limits.within(events_answer_s=1.0) as undo:
         yield undo
-
-
-@pytest.fixture
-def watching(redis):
-    """Watch an app's events as Flower does; the yielded function waits for so many of them."""
-
-    @contextlib.contextmanager
-    def watch(app):
-        seen = []
-        with contextlib.ExitStack() as stack:
-            given = stack.enter_context(app.connection_for_read())
-            receiver = app.events.Receiver(given, handlers={"*": seen.append})
-            connection, *_ = stack.enter_context(receiver.consumer_context())
-
-            def wait_for(count):
-                while len(seen) < count:
-                    connection.drain_events(timeout=30)
-                with contextlib.suppress(socket.timeout):
-                    connection.drain_events(timeout=0.1)  # none may come after
-                assert len(seen) == count
-                return seen
-
-            while not redis.pubsub_numpat():
-                with contextlib.suppress(socket.timeout):
-                    connection.drain_events(timeout=0.01)
-            yield wait_for
-
-    return watch
 
 
 @pytest.fixture
@@ -255,41 +226,47 @@ def behind(delayq_app, url, proxy):
     return delayq_app(broker, delayq_url=url, task_send_sent_event=True, broker_pool_limit=1)
 
 
-def events_of(app):
-    return app.delayq.services.hooks.scheduled.__closure__[0].cell_contents.__self__._events
+@pytest.fixture
+def connected(monkeypatch):
+    """The connections to a broker that were opened, or tried, from here on."""
+    made, ensure = [], Connection.ensure_connection
+
+    def noted(self, *args, **options):
+        made.append(self)
+        return ensure(self, *args, **options)
+
+    monkeypatch.setattr(Connection, "ensure_connection", noted)
+    return made
 
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("fault", ["refuse", "stall"])
-def test_a_broker_that_is_away_fails_no_call_and_holds_up_one(
-    behind, proxy, fault, caplog, monkeypatch
+def test_a_broker_that_is_away_fails_no_call_and_holds_up_one(  # noqa: PLR0917
+    behind, proxy, fault, caplog, monkeypatch, connected
 ):
     getattr(proxy, fault)()
     began = clock.monotonic()
 
     behind.send_task("t", task_id="a", delayq_at=FAR)
-    ours = events_of(behind)
-    assert ours._again >= began + sending.AGAIN
-    ours._again += 3600
-    connected = mock.Mock(wraps=sending.connect)
-    monkeypatch.setattr(sending, "connect", connected)
+    assert len(connected) == 1
+    monkeypatch.setattr(clock, "monotonic", lambda: began + sending.AGAIN - 0.001)
     for _ in range(20):
         behind.send_task("t", delayq_at=FAR)
     assert behind.delayq.cancel("a")
 
-    assert not connected.called
+    assert len(connected) == 1
     [said] = [one.getMessage() for one in caplog.records if one.name == sending.logger.name]
     where = f"the broker redis://127.0.0.1:{proxy.port}/0 of broker_url"
     assert said.startswith(f"sending no events to {where} for 5 s: ")
 
 
 @pytest.mark.parametrize("fault", ["cut", "stall"])
-def test_events_go_again_when_the_broker_is_back(behind, proxy, fault, impatient):
+def test_events_go_again_when_the_broker_is_back(behind, proxy, fault, impatient, monkeypatch):
     getattr(proxy, fault)()
     behind.send_task("t", task_id="a", delayq_at=FAR)
     proxy.resume()
     impatient()
-    events_of(behind)._again = 0.0
+    monkeypatch.setattr(clock, "monotonic", lambda: time.monotonic() + sending.AGAIN)
 
     with Redis(port=proxy.target) as broker, broker.pubsub() as heard:
         heard.psubscribe("*celeryev*")
@@ -299,24 +276,22 @@ def test_events_go_again_when_the_broker_is_back(behind, proxy, fault, impatient
 
 
 def test_a_process_keeps_its_connections_until_they_were_idle_for_too_long(
-    behind, proxy, monkeypatch, limits
+    behind, proxy, limits, connected
 ):
-    connected = mock.Mock(wraps=sending.connect)
-    monkeypatch.setattr(sending, "connect", connected)
     for _ in range(5):
         thread = threading.Thread(
             target=lambda: behind.delayq.cancel(behind.send_task("t", delayq_at=FAR).id)
         )
         thread.start()
         thread.join(30)
-    assert connected.call_count == 2  # one for each kind of event
+    assert len(connected) == 2  # one for each kind of event
     assert proxy.accepted
 
     with Redis(port=proxy.target) as broker:
         before = len(broker.client_list())
         limits(events_idle_s=0.0)
         behind.send_task("t", delayq_at=FAR)
-        assert connected.call_count == 3
+        assert len(connected) == 3
         # The proxy closes its own end of the old one a moment later.
         eventually(lambda: len(broker.client_list()) <= before, message="the old one is closed")
 

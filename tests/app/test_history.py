@@ -101,12 +101,12 @@ def test_a_queue_that_no_app_declares_has_its_name(app, delayq_app, url, by):
     assert told == {"elsewhere"}
 
 
-def test_no_more_is_asked_where_the_app_has_all_queues(app, delayq, monkeypatch):
+def test_no_more_is_asked_where_the_app_has_all_queues(app, delayq, between):
     app.send_task("t", queue="celery", delayq_at=FAR)
-    monkeypatch.setattr(type(delayq.services.entries), "pauses", None)
-    monkeypatch.setattr(type(delayq.services.entries), "tallies", None)
 
     assert [event.queue for event in delayq.history()] == ["celery"]
+    assert between.asked["history"]
+    assert not between.asked.keys() & {"pauses", "queues"}
 
 
 def test_arguments_are_no_part_of_it(app, delayq, redis):

@@ -12,7 +12,6 @@ from celery.signals import task_revoked
 from kombu import serialization
 
 from celery_delayq import Outcome
-from celery_delayq.contrib.events import sending
 from celery_delayq.errors import InvalidSetting
 from tests.app.support import (
     ALL_WAYS,
@@ -129,13 +128,11 @@ def test_a_cancel_is_told(arrive, url, listen):
     assert app.AsyncResult("a").state == "REVOKED"
 
 
-def test_the_event_says_what_it_is(arrive, monkeypatch):
-    made, sent = sending._sent, []
-    monkeypatch.setattr(sending, "_sent", lambda *new: sent.append(made(*new)) or sent[-1])
+def test_the_event_says_what_it_is(arrive, delayq_app, url, watching):
+    with watching(delayq_app(url)) as wait_for:
+        arrive(conf={"task_send_sent_event": True})
+        [told] = wait_for(1)
 
-    arrive(conf={"task_send_sent_event": True})
-
-    [told] = sent
     facts = [told[name] for name in ("uuid", "name", "args", "kwargs")]
     assert facts == ["a", "t", "(1,)", "{'x': 'ü'}"]
 

@@ -4,6 +4,7 @@ import pytest
 from kombu import Exchange, Queue
 
 from tests.app.support import FAR
+from tests.support.shards import SHARDS
 
 pytestmark = pytest.mark.libraries
 
@@ -68,22 +69,18 @@ def test_the_name_of_an_undeclared_queue_is_that_of_the_list_as_in_status(delayq
     assert [one.queue for one in other.status().queues] == [task.queue] == ["mail:9"]
 
 
-def test_the_name_of_a_paused_queue_is_known_and_read_once(delayq_app, url):
+def test_the_name_of_a_paused_queue_is_known_and_read_once(delayq_app, url, between):
     by_other_lists(delayq_app, url, 50).delayq.pause(queue="mail")
     other = delayq_app(url).delayq
-    asked = []
-    pauses = other.services.entries.pauses
-    other.services.entries.pauses = lambda: asked.append(1) or pauses()
+    between.asked.clear()
 
     assert {task.queue for task in other.tasks()} == {"mail"}
-    assert asked == [1]
+    assert between.asked["pauses"] == SHARDS
 
 
-def test_a_name_that_the_app_knows_costs_no_look_at_the_store(app, delayq):
+def test_a_name_that_the_app_knows_costs_no_look_at_the_store(app, delayq, between):
     task_id = app.send_task("t", queue="mail", delayq_at=FAR).id
-    asked = []
-    delayq.services.entries.pauses = lambda: asked.append(1)
 
     assert [task.queue for task in delayq.tasks()] == ["mail"]
     assert delayq.get(task_id).queue == "mail"
-    assert asked == []
+    assert not between.asked["pauses"]

@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from celery.app.control import Inspect
 from celery.worker.control import Panel
 
 from celery_delayq import __version__
@@ -99,7 +100,7 @@ def sent(app, monkeypatch):
 
 def test_inspect_has_the_question_and_all_of_celery_s_own(app, sent, monkeypatch):
     inspect = app.control.inspect(destination=["w@here"], timeout=5)
-    monkeypatch.setattr(inspect, "_prepare", lambda reply: reply)
+    monkeypatch.setattr(Inspect, "_prepare", lambda _, reply: reply)
     assert inspect.delayq() == "answered"
     [(command, options)] = sent
     assert (command, options["arguments"]) == ("delayq", {})
@@ -121,6 +122,7 @@ celery_delayq.DelayQ(app)
 app.control.inspect
 assert "celery.worker.control" not in sys.modules
 import celery.bin.celery
+from celery.app.control import Inspect
 from celery.worker.control import Panel
 
 from celery_delayq import __version__

@@ -217,8 +217,8 @@ def test_a_cut_dump_is_an_error_that_says_how_far_it_came(app, other, dumped, re
     assert told == [LEAVING, "1 task loaded so far", f"Error: {why}"]
 
 
-def test_a_load_from_a_terminal_says_what_it_wants(misused, monkeypatch):
-    monkeypatch.setattr("celery_delayq.contrib.care.command_dump.reads_terminal", lambda: True)
+@pytest.mark.usefixtures("on_a_terminal")
+def test_a_load_from_a_terminal_says_what_it_wants(misused):
     assert misused("load") == "Error: Pass a dump on standard input: load < FILE"
 
 

@@ -10,7 +10,7 @@ import threading
 import pytest
 from celery.bin.celery import celery
 
-from celery_delayq.operations.cli import delayq, screen
+from celery_delayq.operations.cli import delayq
 from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
@@ -113,7 +113,7 @@ def test_a_command_says_the_same_without_colours(tasks, terminal, monkeypatch, b
     if by == "dumb":
         monkeypatch.setenv("TERM", "dumb")
     if by == "no rich":
-        monkeypatch.setattr(screen, "find_spec", lambda _: None)
+        monkeypatch.setitem(sys.modules, "rich", None)
     plain = terminal(160, "list", "--dead", options=options)
 
     assert COLOUR not in plain

@@ -16,9 +16,7 @@ from celery_delayq.core.store import (
     Receipt,
     Scripts,
     State,
-    lookup,
 )
-from celery_delayq.core.store.caller import Calls
 from celery_delayq.core.store.copies import Copies
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.keys import shard_of
@@ -44,6 +42,27 @@ def keys_of(shards):
     return [Keys("delayq", shard, shards) for shard in range(shards)]
 
 
+class Noting(Scripts):
+    """Scripts that a test can be told of: each call before it, and until when it lasts."""
+
+    on_call = staticmethod(lambda _name, _keys, _until: None)
+
+    def call(self, name, *, until=None, **arguments):
+        self.on_call(name, self.keys, until)
+        return super().call(name, until=until, **arguments)
+
+
+@pytest.fixture
+def on_call(entries):
+    """Let each call of the entries' scripts be told: ``on_call(f)``; f may raise."""
+
+    def told(act):
+        for shard in entries.unasked_shards:
+            shard.scripts.on_call = act
+
+    return told
+
+
 @pytest.fixture
 def entries_of(redis_server, redis_url):
     """The entries of a process with this many shards."""
@@ -53,7 +72,7 @@ def entries_of(redis_server, redis_url):
         connection = PooledConnection(endpoint(redis_server))
         made.append(connection)
         membership = Membership(5.0, shards=shards)
-        each = [Scripts(connection, keys) for keys in keys_of(shards)]
+        each = [Noting(connection, keys) for keys in keys_of(shards)]
         apart = Scripts(connection, Keys("delayq")) if shards > 1 else None
         return Entries(each, membership, apart)
 
@@ -82,15 +101,10 @@ def full(entries):
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def asked(on_call):
     """The script and the shard's index of each request from here on."""
-    made, call = [], Scripts.call
-
-    def noted(self, name, **arguments):
-        made.append((name, self.keys["due"]))
-        return call(self, name, **arguments)
-
-    monkeypatch.setattr(Scripts, "call", noted)
+    made = []
+    on_call(lambda name, keys, _: made.append((name, keys["due"])))
     return made
 
 
@@ -168,17 +182,16 @@ def test_a_running_task_takes_a_key_though_its_own_entry_is_still_leased(entries
 
 
 @pytest.mark.parametrize("failures", [2, 3])
-def test_while_the_shard_of_an_id_is_away_it_is_asked_again(entries, monkeypatch, failures):
+def test_while_the_shard_of_an_id_is_away_it_is_asked_again(entries, on_call, failures):
     """As often as the call's retry policy says; nothing was written so far."""
-    find, left = lookup.find, [None] * failures
+    left = [None] * failures
 
-    def away(*asked):
-        if left:
+    def away(name, *_):
+        if name == "find" and left:
             left.pop()
             raise StoreUnavailable("find", "refused")
-        return find(*asked)
 
-    monkeypatch.setattr(lookup, "find", away)
+    on_call(away)
     assert shard_of("id-1", SHARDS) != shard_of("key-1", SHARDS)
     entry = new("id-1", share=False, key="key-1")
     if failures == 2:
@@ -188,20 +201,18 @@ def test_while_the_shard_of_an_id_is_away_it_is_asked_again(entries, monkeypatch
     with pytest.raises(StoreUnavailable, match="schedule failed: refused") as caught:
         entries.schedule([entry], pauses=[0, 0])
     assert not caught.value.may_have_run
-    monkeypatch.undo()
     assert entries.counts().scheduled == 0
 
 
-def test_a_call_that_searches_ends_in_time(entries, monkeypatch):
+def test_a_call_that_searches_ends_in_time(entries, on_call):
     """All shards together have the time of one call."""
     ends = []
-    call = Calls.call
 
-    def noted(self, name, *, until=None, **asked):
-        ends.append(until)
-        return call(self, name, until=until, **asked)
+    def note(name, _, until):
+        if name != "join":
+            ends.append(until)
 
-    monkeypatch.setattr(Calls, "call", noted)
+    on_call(note)
     for step in (
         lambda: entries.cancel("nobody"),
         lambda: entries.move("nobody", When("by", 1)),
