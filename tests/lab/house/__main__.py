@@ -1,9 +1,10 @@
-"""``python -m tests.lab.house check | table | edges FROM TO | road NAME``; see README.md."""
+"""``python -m tests.lab.house check | table | edges | road | rename | step | heads``."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -13,12 +14,15 @@ from tests.lab.roads import PACKAGE, roads
 from tests.support.apps import celery_state_kept
 from tests.support.redis_server import RedisServer
 
-from . import checks, plan
+from . import checks, moves, plan
 from .checks import House
-from .sources import NAMED, RUN, sources
+from .plan import Plan
+from .sources import NAMED, RUN, Source, sources
 
 SMALL, LARGE = 80, 800  # lines
 FEW = 30
+HEADS = plan.HOUSE.with_name("heads.txt")
+PATCHES = plan.HOUSE.with_name("patches")
 LOADED = "DelayQ(app) loads"
 PROGRAM = """
 import json, sys
@@ -120,6 +124,60 @@ def edges(draft: House, here: str, there: str) -> None:
                 listed(f"{kind}: {a} -> {b}", sorted(why))
 
 
+def step(modules: dict[str, Source], house: Plan, name: str) -> None:
+    """Makes the modules of a step, says so in the plan, and applies its patch."""
+    what = house.steps.get(name, [name])
+    rooms = [room for room in house.rooms if any(f"{room}/".startswith(f"{w}/") for w in what)]
+    docstrings = moves.read_heads(HEADS.read_text(encoding="utf-8"))
+    carry_out(moves.Mover(modules, house, rooms, {}), docstrings)
+    text = plan.HOUSE.read_text(encoding="utf-8")
+    plan.HOUSE.write_text(plan.moved(text, rooms), encoding="utf-8")
+    patched(name)
+
+
+def patched(name: str) -> None:
+    """Applies what a step needs beside the moves; conflicts stay in the files."""
+    patch = PATCHES / f"{name}.patch"
+    if patch.exists():
+        subprocess.run(["git", "add", "--all"], cwd=moves.ROOT, check=True)
+        words = ["git", "apply", "--3way", "--recount", str(patch)]
+        subprocess.run(words, cwd=moves.ROOT, check=False)
+
+
+def heads(modules: dict[str, Source], house: Plan) -> None:
+    """Writes the digests of the docstrings anew."""
+    mover = moves.Mover(modules, house, (), {})
+    text = HEADS.read_text(encoding="utf-8")
+    for room, olds in house.rooms.items():
+        if olds != [room]:
+            digest = mover.digest(room)
+            text = re.sub(rf"^== {room}( .*)?$", f"== {room} {digest}", text, flags=re.MULTILINE)
+    HEADS.write_text(text, encoding="utf-8")
+
+
+def rename(house: Plan) -> None:
+    patched("names")
+    modules = sources()
+    carry_out(moves.Mover(modules, house, (), house.names), {})
+    lines = plan.HOUSE.read_text(encoding="utf-8").splitlines(keepends=True)
+    rest = "".join(line for line in lines if not line.startswith("name "))
+    plan.HOUSE.write_text(rest, encoding="utf-8")
+
+
+def carry_out(mover: moves.Mover, docstrings: dict[str, tuple[str, str]]) -> None:
+    try:
+        written = mover.run(docstrings)
+    except moves.Refused as refused:
+        sys.exit(f"nothing was written:\n{refused}")
+    files = [str(path) for path in written if path.suffix == ".py"]
+    ruff = [sys.executable, "-m", "ruff"]
+    fix = [*ruff, "check", "--quiet", "--fix", "--select", "I,F401,F811", *files]
+    subprocess.run(fix, check=False)
+    subprocess.run([*ruff, "format", "--quiet", *files], check=True)
+    listed("to be looked at", mover.notes)
+    print(f"{len(written)} files written")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.house")
     what = parser.add_subparsers(dest="what", required=True)
@@ -131,6 +189,10 @@ def main() -> int:
     asked.add_argument("there", metavar="TO", help="a prefix")
     asked = what.add_parser("road", help="the modules as planned that a road enters")
     asked.add_argument("name")
+    asked = what.add_parser("step", help="make the modules of a step as planned")
+    asked.add_argument("name", help="a step's name, a planned module, or a folder")
+    what.add_parser("heads", help="the docstrings in heads.txt fit those of today")
+    what.add_parser("rename", help="give clashing names the better ones of the plan")
     wanted = parser.parse_args()
     text = plan.HOUSE.read_text(encoding="utf-8")
     house, modules = plan.read(text), sources()
@@ -143,6 +205,9 @@ def main() -> int:
         ),
         "table": lambda: table(draft, house.hides),
         "edges": lambda: edges(draft, wanted.here, wanted.there),
+        "step": lambda: step(modules, house, wanted.name),
+        "heads": lambda: heads(modules, house),
+        "rename": lambda: rename(house),
         "road": lambda: print(
             *sorted({draft.room_of[old] for old in walked()[wanted.name]}), sep="\n"
         ),

@@ -3,6 +3,8 @@
     core/clock = core/zones core/clock | any form of a time becomes the store's milliseconds
     layers contrib > operations > core      each row imports only from the rows behind it
     also core/integration/delayq -> contrib/undo/methods      imported by name, at the top
+    name core/store/holder.find = holder_of   a better name for one of two that would clash
+    step store core/store                   what is moved at once
 
 Modules on one row of layers do not know each other, unless colons stand between them.
 """
@@ -24,12 +26,16 @@ class Plan(NamedTuple):
         hides: The decision that each of them hides.
         layers: The lines of layers.
         also: Imports by name, at the top of a module: from and to, of today.
+        names: Names that clash, by module and name, with better ones.
+        steps: What is moved at once, by the step's name: modules as they shall be, or folders.
     """
 
     rooms: dict[str, list[str]]
     hides: dict[str, str]
     layers: list[str]
     also: list[tuple[str, str]]
+    names: dict[tuple[str, str], str]
+    steps: dict[str, list[str]]
 
     def room_of(self, modules: Container[str]) -> dict[str, str]:
         """Each module of today, with the one that it becomes."""
@@ -37,7 +43,7 @@ class Plan(NamedTuple):
 
 
 def read(text: str) -> Plan:
-    plan = Plan({}, {}, [], [])
+    plan = Plan({}, {}, [], [], {}, {})
     for line in text.splitlines():
         word, _, rest = line.partition(" ")
         if word == "layers":
@@ -45,6 +51,13 @@ def read(text: str) -> Plan:
         elif word == "also":
             here, _, there = rest.partition("->")
             plan.also.extend((here.strip(), each) for each in there.split())
+        elif word == "step":
+            name, *what = rest.split()
+            plan.steps[name] = what
+        elif word == "name":
+            old, _, new = rest.partition(" = ")
+            module, _, name = old.partition(".")
+            plan.names[module, name] = new
         elif word and word != "#":
             left, _, hides = line.partition(" | ")
             new, _, olds = left.partition(" = ")
@@ -67,9 +80,14 @@ def problems(plan: Plan, modules: Container[str]) -> list[str]:
 
 def moved(text: str, rooms: Container[str]) -> str:
     """The text once these modules have been made: each consists of itself."""
+    room_of = {old: new for new, olds in read(text).rooms.items() if new in rooms for old in olds}
     lines = []
     for line in text.splitlines():
         new, equals, rest = line.partition(" = ")
-        made = f"{new} = {new} | {rest.partition(' | ')[2]}"
-        lines.append(made if equals and new in rooms else line)
+        if equals and new in rooms:
+            lines.append(f"{new} = {new} | {rest.partition(' | ')[2]}")
+        elif line.startswith("also "):
+            lines.append(" ".join(room_of.get(word, word) for word in line.split()))
+        else:
+            lines.append(line)
     return "\n".join(lines) + "\n"
