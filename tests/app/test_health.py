@@ -136,7 +136,7 @@ def test_a_store_that_began_after_its_scanner_is_reported(delayq_app, url, redis
         # One node of a Cluster loses its data.
         lost = delayq.services.entries.shards[1].keys
         redis.delete(*lost.names)
-        both[1]._beat_again = 0
+        both[1].go_on_as(both[1].name)
         both[1].hand_over()
         [sentence] = delayq.health()
 

@@ -57,7 +57,7 @@ class Machine(RuleBasedStateMachine):
         self.store.raw.flushdb()
         self.store.set_ms(NOW_MS)
         self.model = Shelf(NOW_MS)
-        self.steps_by_shard = self.store._steps_by_shard[:2]
+        self.steps_by_shard = self.store.scanners[:2]
 
     # Calls, and their immediate answers.
 

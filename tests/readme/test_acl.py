@@ -1,14 +1,16 @@
 """The rights on the page suffice for a Redis user, and every one of them is needed."""
 
 import re
+import time
 from functools import partial
 
 import pytest
 
+from celery_delayq.core import clock
 from celery_delayq.core.servers.connection import PooledConnection, packed
 from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.scripts import load
-from celery_delayq.core.store.wakeup import Wakeup
+from celery_delayq.core.store.wakeup import TIMEOUT, Wakeup
 from celery_delayq.errors import StoreError
 from tests.operations.restricted import RestrictedStore, documented
 from tests.store.support import CLOCK, NOW_MS
@@ -58,7 +60,8 @@ def test_the_tombstones_may_move_on(restricted):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_scanner_may_be_told_of_a_task(restricted, known):
+def test_a_scanner_may_be_told_of_a_task(restricted, known, limits, monkeypatch):
+    limits(wakeup_ping_s=0)  # it asks for a sign of life in each wait
     store = restricted()
     shard_steps = store.steps()
     wakeup = Wakeup(PooledConnection(store._where), [store.keys], shard_steps.name)
@@ -68,9 +71,9 @@ def test_a_scanner_may_be_told_of_a_task(restricted, known):
             shard_steps.hand_over(asleep=5)
         store.schedule("a")
         assert wakeup.wait(30)
-        wakeup._ping_at = 0.0
         assert not wakeup.wait(0.1)
-        assert not wakeup._answer_by
+        monkeypatch.setattr(clock, "monotonic", lambda: time.monotonic() + TIMEOUT + 1)
+        assert not wakeup.wait(0.1)  # or it would have missed the answer
     finally:
         wakeup.close()
 

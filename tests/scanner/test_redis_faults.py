@@ -147,7 +147,7 @@ def test_a_stop_while_redis_is_away_is_bounded(behind, proxy, trouble):
     getattr(proxy, trouble)()
     started = behind.seconds()
     scanner.stop(PATIENCE)
-    assert not scanner._thread.is_alive()
+    assert "delayq-scanner" not in {one.name for one in threading.enumerate()}
     assert behind.seconds() - started < PATIENCE
 
 

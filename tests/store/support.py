@@ -161,6 +161,7 @@ class Store:
             self.set_ms(NOW_MS)
         self.scripts = self.new_scripts()
         self.entries = Entries([self.scripts], self.membership)
+        self.scanners = []  # the steps of each that was made
         self._of_scanners = []
 
     def limit_calls(self, seconds: float) -> None:
@@ -183,7 +184,7 @@ class Store:
     def steps(self, *, batch_size=200, lease=30.0, alive=15.0, **options) -> ScannerSteps:
         scripts = self.new_scripts()
         self._of_scanners.append(scripts)
-        return ScannerSteps(
+        shard_steps = ScannerSteps(
             scripts,
             self.membership,
             batch_size=batch_size,
@@ -191,6 +192,8 @@ class Store:
             alive=alive,
             **options,
         )
+        self.scanners.append(shard_steps)
+        return shard_steps
 
     def close(self) -> None:
         for scripts in (self.scripts, *self._of_scanners):

@@ -196,7 +196,7 @@ def untouched(ready):
         ready.store.raw.delete(ready.store.keys[name])
     ids = [one for one in ready.ids if not ready.store.places(one)]
     ready.store.raw.hdel(ready.store.keys["records"], *ids)
-    ready.steps._beat_again = 0
+    ready.steps.go_on_as(ready.steps.name)
 
 
 def found_tidy(ready):
@@ -258,7 +258,7 @@ def no_heads(ready):
 
 
 def heart(ready):
-    ready.steps._beat_again = 0
+    ready.steps.go_on_as(ready.steps.name)
     # A scanner without a heartbeat for more than an hour.
     ready.store.raw.zadd(ready.store.keys["scanners"], {"silent": NOW_MS - 4_000_000})
     ready.store.raw.hset(ready.store.keys["heartbeats"], "silent", NOW_MS - 4_000_000)

@@ -65,7 +65,7 @@ def test_a_scanner_counts_entries_and_not_the_other_scanners(store):
 def test_a_later_heartbeat_takes_the_place_of_the_one_before(store, shard_steps):
     shard_steps.hand_over()
     store.set_ms(NOW_MS + 3000)
-    shard_steps._beat_again = 0
+    shard_steps.go_on_as(shard_steps.name)
     shard_steps.hand_over()
     store.set_ms(NOW_MS + 3500)
     assert alive(store) == {shard_steps.name: 500}
@@ -103,7 +103,7 @@ def test_many_that_were_killed_are_forgotten_in_several_heartbeats(store, shard_
     store.raw.zadd(store.keys["scanners"], killed)
     store.raw.hset(store.keys["heartbeats"], mapping=killed)
     for _ in range(10):
-        shard_steps._beat_again = 0
+        shard_steps.go_on_as(shard_steps.name)
         shard_steps.hand_over()
     assert store.raw.zcard(store.keys["scanners"]) == store.raw.hlen(store.keys["heartbeats"]) == 1
 
@@ -114,7 +114,7 @@ def test_a_scanner_that_died_before_the_clock_was_set_back_does_not_seem_alive(s
     living.hand_over()
     store.set_ms(NOW_MS - HOUR_MS)
     assert alive(store) == {}
-    living._beat_again = 0  # it gives its next one within seconds of its own clock
+    living.go_on_as(living.name)  # it gives its next one within seconds of its own clock
     living.hand_over()
     assert alive(store) == {living.name: 0}
 

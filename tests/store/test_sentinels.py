@@ -42,6 +42,14 @@ def sentinel_saying(answering):
     return make
 
 
+class Client(PooledConnection):
+    """A connection to the master of a group."""
+
+    def __init__(self, group, timeout):
+        super().__init__(group, timeout)
+        self.group = group
+
+
 class Naming:
     """A sentinel that names the server that a test sets, and clients that use it."""
 
@@ -63,7 +71,7 @@ class Naming:
         return SentinelPlaces(name, tuple(Endpoint("127.0.0.1", port) for port in ports), **options)
 
     def client(self, *before, timeout=LONG, **options):
-        self._made.append(PooledConnection(self.group(*before, **options), timeout))
+        self._made.append(Client(self.group(*before, **options), timeout))
         return self._made[-1]
 
     def close(self):
@@ -151,13 +159,13 @@ def ours(server):
 
 def idle(client):
     """The idle listeners of a client."""
-    return client._server._found.ears.get().idle
+    return client.group._found.ears.get().idle
 
 
 def move(client, naming, new, old):
     """Make another server the master, and let the client find it."""
     naming.name(new)
-    client._server.moved(place_of(new), place_of(old))
+    client.group.moved(place_of(new), place_of(old))
 
 
 @pytest.fixture
@@ -206,7 +214,7 @@ def test_the_sentinel_names_the_server_that_is_written_to(naming, first, second)
 
 def test_a_master_once_found_is_remembered_and_no_sentinel_is_asked_again(naming, client, first):
     naming.sentinel.kill()
-    with contextlib.closing(PooledConnection(client._server, LONG)) as another:
+    with contextlib.closing(Client(client.group, LONG)) as another:
         another.execute("write", SET)
         assert ours(first) == 2
 
@@ -231,14 +239,14 @@ def test_a_call_that_connects_to_the_old_master_meanwhile_does_not_bring_it_back
 ):
     with SlowLink(first.port, 0.2) as slow:
         client = naming.client()
-        client._server.moved(("127.0.0.1", slow.port))
+        client.group.moved(("127.0.0.1", slow.port))
         call = PING
         caller = threading.Thread(target=client.execute, args=("read", call))
         caller.start()
         assert eventually(lambda: ours(first))  # it connects; only a command or two remain
         naming.name(second)
 
-        client._server.moved(place_of(second))
+        client.group.moved(place_of(second))
         caller.join(30)
         client.execute("write", SET)
 
@@ -249,7 +257,7 @@ def test_a_new_master_that_was_lost_since_does_not_bring_the_old_one_back(
     naming, first, second, monkeypatch
 ):
     client = naming.client()
-    group, ask = client._server, sentinels._why_no_master
+    group, ask = client.group, sentinels._why_no_master
     group.moved(place_of(first))
 
     def and_meanwhile(connection):
@@ -272,14 +280,14 @@ def test_a_slow_answer_of_the_new_master_does_not_lead_back(moved, first, second
     assert moved.execute("read", BLOCKED) is None
     moved.execute("write", SET)
     assert keys_of(first, second) == [[], [b"key"]]
-    assert moved._server._found.first == 1  # the sentinel that is first from now on
+    assert moved.group._found.first == 1  # the sentinel that is first from now on
 
 
 @pytest.mark.parametrize("how", ["lost", "doubt"])
 def test_a_new_master_that_has_to_be_found_anew_is_not_the_old_one(moved, first, second, how):
     held = moved.pool.take(10**9)
     moved.pool.give(held)
-    moved._server.lost(held) if how == "lost" else moved._server.doubt()
+    moved.group.lost(held) if how == "lost" else moved.group.doubt()
     moved.execute("write", SET)
     assert keys_of(first, second) == [[], [b"key"]]
 
@@ -305,7 +313,7 @@ def that_is_heard(naming, moved, _):
 
 
 def the_time_is_over_in_which_it_is_made_a_replica(naming, moved, limits):
-    moved._server.lost(SimpleNamespace(host="127.0.0.1", port=naming.servers[1].port))
+    moved.group.lost(SimpleNamespace(host="127.0.0.1", port=naming.servers[1].port))
     limits(master_left_s=0.0)
 
 
@@ -327,7 +335,7 @@ def test_idle_connections_to_the_old_master_are_closed_when_it_is_another(naming
     assert ours(first) == 3
     naming.name(second)
 
-    client._server.lost(held[0])
+    client.group.lost(held[0])
     client.execute("write", SET)
 
     eventually(lambda: (ours(first), ours(second)) == (0, 1))
@@ -339,7 +347,7 @@ def test_a_connection_in_use_is_read_to_its_end_and_closed_when_given_back(namin
     held = client.pool.take(10**9)
     held.send_command("PING")
     naming.name(second)
-    client._server.moved(place_of(second))
+    client.group.moved(place_of(second))
 
     answer = held.read_response()
     client.pool.give(held)
@@ -394,7 +402,7 @@ def test_a_waiting_call_learns_of_a_master_that_another_of_its_process_found(
     limits(moving_s=60.0)
     with (
         paused(first),
-        once(moving.MovingMaster, "wait", lambda: client._server.moved(place_of(second))),
+        once(moving.MovingMaster, "wait", lambda: client.group.moved(place_of(second))),
         pytest.raises(StoreUnavailable, match="another is the master by now"),
     ):
         client.execute("write", SET)
@@ -420,7 +428,7 @@ def test_sentinels_that_do_not_answer_are_passed_over(naming, spare, first, how)
     spare.resume() if how == "is silent" else None
 
     assert first.client().get("key") == b"value"
-    assert client._server._found.first == 1  # the sentinel that is first from now on
+    assert client.group._found.first == 1  # the sentinel that is first from now on
 
 
 def error_of(client):
@@ -492,7 +500,7 @@ def test_a_listener_at_a_sentinel_hears_of_another_master():
 def test_a_caller_goes_to_the_new_master_while_the_old_one_still_answers():
     with SentinelGroup(replicas=1) as real:
         places = tuple(Endpoint("127.0.0.1", one.port) for one in real.sentinels)
-        client = PooledConnection(SentinelPlaces(NAME, places, Endpoint(), ask=PATIENCE), LONG)
+        client = Client(SentinelPlaces(NAME, places, Endpoint(), ask=PATIENCE), LONG)
         for _ in range(2):
             client.execute("write", SET)
         (herald,) = idle(client)
@@ -548,13 +556,13 @@ def test_a_listener_lost_by_an_interrupted_thread_is_replaced_when_its_time_is_o
         return any(one.sockets for one in idle(client))
 
     assert not listens()
-    client._server._found.ears.get().busy_until = clock.monotonic()
+    client.group._found.ears.get().busy_until = clock.monotonic()
     assert listens()
 
 
 def test_threads_that_begin_to_listen_at_once_leave_one_that_does(naming):
     client = naming.client()
-    idle(client).extend([client._server.herald(), client._server.herald()])
+    idle(client).extend([client.group.herald(), client.group.herald()])
     client.execute("write", SET)
     (herald,) = idle(client)
     assert herald.sockets
@@ -679,7 +687,7 @@ def test_an_interrupted_call_breaks_no_other_that_waits(naming, first, limits):
     other.join(PATIENCE)
 
     assert answers == [[b"list", b"end"]]
-    assert client._server._found.address == place_of(first)
+    assert client.group._found.address == place_of(first)
 
 
 @pytest.mark.parametrize("sentinel", ["is silent", "names the same master"])
@@ -687,11 +695,11 @@ def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, limits, se
     limits(moving_s=0.05)
     client = naming.client(ask=0.2) if sentinel == "is silent" else naming.client()
     held = client.pool.take(10**9)
-    client._server.lost(held)
+    client.group.lost(held)
 
     with paused(naming.sentinel) if sentinel == "is silent" else contextlib.nullcontext():
         held.send_command("BLPOP", "nothing", "0.4")
-        client._server.wait(held, clock.monotonic() + PATIENCE)
+        client.group.wait(held, clock.monotonic() + PATIENCE)
 
     assert held.read_response() is None
     client.pool.give(held)
@@ -700,7 +708,7 @@ def test_a_broken_link_breaks_no_other_call_that_waits(naming, first, limits, se
 
 def test_closing_a_pool_forgets_no_master(client, first):
     client.pool.close()
-    assert client._server._found.address == place_of(first)
+    assert client.group._found.address == place_of(first)
 
 
 def test_a_lack_of_replicas_closes_no_link_to_who_is_still_the_master(naming, first):
@@ -715,7 +723,7 @@ def test_a_lack_of_replicas_closes_no_link_to_who_is_still_the_master(naming, fi
     client.execute("read", PING)
 
     assert all(one._sock for one in held)
-    assert not client._server._found.is_doubted
+    assert not client.group._found.is_doubted
 
 
 def words(*parts):
@@ -768,6 +776,6 @@ def test_a_server_that_talks_unlike_a_sentinel_is_not_listened_to(sentinel_sayin
 
 @pytest.mark.parametrize("address", [("a..b", 6379), ("127.0.0.1", 99999999)])
 def test_an_address_that_cannot_be_one_is_forgotten(client, first, address):
-    client._server.moved(address)
+    client.group.moved(address)
     client.execute("write", SET)
     assert first.client().get("key") == b"value"
