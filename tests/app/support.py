@@ -1,6 +1,5 @@
 """Helpers for the tests of the Celery API: move due tasks, and read broker lists."""
 
-import contextlib
 import json
 from datetime import timedelta
 from types import SimpleNamespace
@@ -9,7 +8,6 @@ from celery import Celery
 
 from celery_delayq.core.clock import EPOCH
 from celery_delayq.core.scheduling.intercept import Interceptor
-from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
 from tests.support.shards import each, total
 from tests.support.waiting import eventually
 
@@ -48,35 +46,6 @@ def noop(*_args):
 
 class Killed(BaseException):
     """Ends the process."""
-
-
-def claim(delayq):
-    """Lease the due tasks that are not bound for a list, and do nothing with them."""
-    claimed, dead = [], []
-    for shard_steps in delayq.services.steps_by_shard():
-        with contextlib.closing(shard_steps):
-            some, buried, *_ = shard_steps.claim(100)
-        claimed, dead = claimed + some, dead + buried
-    return claimed, dead
-
-
-def lease_out(redis):
-    """Let every lease run out, as if its scanner had died while it published."""
-    for leased in each("leased"):
-        for member in redis.zrange(leased, 0, -1):
-            redis.zadd(leased, {member: 1})
-
-
-def settle(delayq, verdict, *ids, wait=60.0, uncertain=False, reason="NO_ROUTE"):
-    """Let the broker refuse due tasks that are not bound for a list, or make them ``"dead"``.
-
-    Without *ids*: all due tasks. A task with an exchange is bound for no list.
-    """
-    for shard_steps in delayq.services.steps_by_shard():
-        with contextlib.closing(shard_steps):
-            claims = shard_steps.claim(100).entries
-            meant = [one for one in claims if not ids or one.task_id in ids]
-            shard_steps.nack(verdict, meant, wait=wait, uncertain=uncertain, reason=reason)
 
 
 def lists(redis):
@@ -153,13 +122,3 @@ def fall_due_after_cancel(redis, task_id):
     due_ms = int(line[:16]) // 1000 + 1
     redis.hset(undo, task_id, line.replace(b"%d" % (FAR * 1000), b"%d" % due_ms))
     eventually(lambda: redis_ms(redis) > due_ms)
-
-
-def hand_over_until_dead(delayq, redis):
-    """Deliver to a list that refuses until the task is dead, without the waits in between."""
-    for _ in range(MAX_REFUSALS):
-        delayq.hand_over()
-        for refused in each("refused"):
-            for member in redis.zrange(refused, 0, -1):
-                redis.zadd(refused, {member: 0})
-    assert delayq.counts().dead

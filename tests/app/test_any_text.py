@@ -5,8 +5,9 @@ import logging
 import pytest
 
 from celery_delayq.errors import DelayQError, InvalidOption
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
 from tests.operations.test_cli import HOSTILE, printable
+from tests.support.places import at
 
 pytestmark = pytest.mark.libraries
 
@@ -107,12 +108,10 @@ def test_in_another_redis_than_the_store_s_such_a_name_is_a_name(delayq_app, red
     assert redis_server.client(db=4).llen(OWN + "wake") == 1
 
 
-def test_in_a_log_it_is_one_line_of_plain_text(app, delayq, redis, caplog):
+def test_in_a_log_it_is_one_line_of_plain_text(app, delayq, caplog):
     text = UNPRINTABLE
-    redis.set(text + "queue", "no list")
     with caplog.at_level(logging.DEBUG, "celery_delayq"):
-        app.send_task(text, task_id=text, queue=text + "queue", delayq_at=LONG_AGO)
-        hand_over_until_dead(delayq, redis)
+        at(delayq, "dead", text, name=text, queue=text + "queue")
         delayq.get(text)
 
     assert delayq.counts().dead == 1

@@ -9,8 +9,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from celery_delayq import Outcome, State
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR
 from tests.app.test_reading import Mark
+from tests.support.places import at
 
 pytestmark = pytest.mark.core
 
@@ -44,10 +45,8 @@ def test_its_facts_and_a_copy_unpickle_nothing_and_show_nothing_hidden(delayq_ap
     assert "s3cret" not in json.dumps(hidden)
 
 
-def test_of_an_unreadable_task_they_say_why(app, delayq, redis):
-    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    redis.set("celery", "not a list")
-    hand_over_until_dead(delayq, redis)
+def test_of_an_unreadable_task_they_say_why(app, delayq):
+    at(delayq, "dead", queue="celery")
     [dead] = delayq.select(state="DEAD")
 
     assert dead.facts()["reason"].startswith("celery")

@@ -11,7 +11,8 @@ from celery.signals import task_revoked
 from celery_delayq import AlreadyScheduled, Outcome
 from celery_delayq.errors import InFlight
 from tests.app.conflicts import KEEPING, REPLACING, owed, told, waiting
-from tests.app.support import FAR, LONG_AGO, claim
+from tests.app.support import FAR, LONG_AGO
+from tests.support.places import take
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_a_task_of_the_same_id_is_replaced_and_not_revoked(app, add, delayq, rev
 def test_a_task_being_published_cannot_be_replaced_by_its_id(app, delayq):
     route = {"task_id": "a", "exchange": "mail", "routing_key": "m"}  # which needs a relay
     app.send_task("t", (1,), delayq_at=LONG_AGO, **route)
-    claim(delayq)
+    take(delayq, "leased", "a")
 
     with pytest.raises(InFlight) as caught:
         app.send_task("t", (2,), delayq_at=FAR, delayq_conflict="replace", **route)

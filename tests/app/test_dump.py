@@ -8,7 +8,8 @@ import pytest
 from celery_delayq.contrib.care.loading import least_size
 from celery_delayq.core.store.keys import Keys, shard_of
 from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
-from tests.app.support import FAR, LONG_AGO, claim, lists, settle
+from tests.app.support import FAR, LONG_AGO, lists
+from tests.support.places import at
 from tests.support.shards import SHARDS, each, keys_of
 
 
@@ -80,8 +81,7 @@ def test_waiting_tasks_keep_their_times_tags_and_order(one, two):
 
 
 def fly(one, name):
-    one.send_task("t", task_id=name, delayq_at=LONG_AGO, delayq_key="k")
-    claim(one.delayq)
+    at(one.delayq, "leased", name, queue="celery", delayq_key="k")
 
 
 # Under one key: while one is in flight, another may wait.
@@ -115,8 +115,7 @@ def test_under_a_key_the_same_task_holds_it_after_the_load(one, two, steps, hold
 
 
 def test_an_in_flight_task_is_loaded_as_possibly_delivered(one, two, redis):
-    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    claim(one.delayq)
+    at(one.delayq, "leased", queue="celery")
 
     told = [
         [found["a"][name] for name in ("state", "attempts", "may_be_delivered")]
@@ -131,8 +130,7 @@ def test_an_in_flight_task_is_loaded_as_possibly_delivered(one, two, redis):
 
 
 def test_a_refused_task_waits_for_the_same_next_try(one, two):
-    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    settle(one.delayq, "refused", "a", reason="no such exchange")
+    at(one.delayq, "refused", queue="celery", reason="no such exchange")
 
     before, after = moved(one, two)
 
@@ -143,8 +141,7 @@ def test_a_refused_task_waits_for_the_same_next_try(one, two):
 
 
 def test_the_dead_are_dead_since_then_for_that_reason_and_can_be_retried(one, two):
-    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    settle(one.delayq, "dead", "a", reason="NO_ROUTE \x1b[2J")
+    at(one.delayq, "dead", queue="celery", reason="NO_ROUTE \x1b[2J")
 
     before, after = moved(one, two)
 
@@ -220,7 +217,7 @@ def test_lateness_from_a_pause_is_excused_unless_the_pause_counts_it(
     assert two.delayq.load(found).loaded == 1
 
     assert not two.delayq.pauses()
-    assert bool(claim(two.delayq)[0]) == is_sent
+    assert two.delayq.hand_over() == is_sent
 
 
 @pytest.mark.parametrize("paused", [False, True])

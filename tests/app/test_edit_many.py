@@ -11,7 +11,8 @@ from celery_delayq import Outcome, State
 from celery_delayq.core import clock
 from celery_delayq.errors import InvalidOption, NotATask, StoreUnavailable
 from celery_delayq.operations import rewriting
-from tests.app.support import FAR, LONG_AGO, Killed, hand_over_until_dead, lists
+from tests.app.support import FAR, LONG_AGO, Killed, lists
+from tests.support.places import take
 from tests.support.shards import each
 from tests.support.waiting import PATIENCE, interrupt
 
@@ -171,9 +172,9 @@ def test_a_task_that_would_have_too_many_tags_stops_the_edit_and_is_named(fill, 
 
 
 def test_a_dead_task_stays_dead_and_goes_to_its_new_queue_when_it_is_retried(fill, delayq, redis):
-    redis.set("old", "text")
     fill(1, LONG_AGO)
-    hand_over_until_dead(delayq, redis)
+    (task,) = delayq.select(all=True)
+    take(delayq, "dead", task.id)
 
     assert delayq.select(queue="old").edit(queue="new") == 1
     (task,) = delayq.select(all=True)

@@ -4,7 +4,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
+from tests.support.places import take
 
 DUE = datetime.fromtimestamp(FAR, timezone.utc)
 DAY = timedelta(days=1)
@@ -64,12 +65,10 @@ def test_of_many_the_first_is_named_and_the_others_are_counted(app, caplog):
 
 
 @pytest.mark.parametrize("step", ["run_now", "retry"])
-def test_run_now_and_retry_of_an_expired_task_log_a_warning(app, caplog, redis, step):
+def test_run_now_and_retry_of_an_expired_task_log_a_warning(app, caplog, step):
     app.send_task("t", task_id="a", delayq_at=LONG_AGO, expires="2020-01-01T00:00:00+00:00")
     if step == "retry":
-        redis.set("celery", "no list")
-        hand_over_until_dead(app.delayq, redis)
-        redis.delete("celery")
+        take(app.delayq, "dead", "a")
     caplog.clear()
 
     assert getattr(app.delayq, step)("a")

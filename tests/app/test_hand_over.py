@@ -3,7 +3,8 @@
 import pytest
 
 from celery_delayq.errors import BrokerDown
-from tests.app.support import LONG_AGO, claim
+from tests.app.support import LONG_AGO
+from tests.support.places import at
 from tests.support.ports import free_port
 from tests.support.shards import each, keys_of
 
@@ -29,14 +30,9 @@ def test_a_hand_over_that_finds_no_broker_leaves_no_scanner_behind(delayq_app, u
     assert {one.partition(b":")[2] for one in timers} == {b""}
 
 
-def test_all_leases_that_ran_out_are_taken_back_whatever_the_batch_size(relayed, redis):
+def test_all_leases_that_ran_out_are_taken_back_whatever_the_batch_size(relayed):
     relayed.conf.delayq_batch_size = 2
-    for _ in range(5):
-        relayed.send_task("t", delayq_at=LONG_AGO)
-    assert len(claim(relayed.delayq)[0]) == 5
-    for leased in each("leased"):
-        for member in redis.zrange(leased, 0, -1):
-            redis.zadd(leased, {member: 0})
+    at(relayed.delayq, "lapsed", *"abcde", queue="celery")
 
     assert relayed.delayq.hand_over() == 5
 

@@ -13,8 +13,9 @@ from celery_delayq.core.clock import from_ms
 from celery_delayq.core.store import Counts, Pause
 from celery_delayq.errors import InvalidOption, InvalidSetting
 from celery_delayq.operations import health
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
+from tests.app.support import FAR, LONG_AGO, redis_ms
 from tests.app.test_status import give_another_layout
+from tests.support.places import at
 from tests.support.ports import free_port
 from tests.support.shards import each
 from tests.support.waiting import PATIENCE, eventually
@@ -101,10 +102,8 @@ def test_of_more_than_one_problem_each_is_told():
     ]
 
 
-def test_dead_tasks_are_reported_beyond_the_allowed_number(app, delayq, redis):
-    redis.set("broken", "not a list")
-    app.send_task("t", queue="broken", delayq_at=LONG_AGO)
-    hand_over_until_dead(delayq, redis)
+def test_dead_tasks_are_reported_beyond_the_allowed_number(app, delayq):
+    at(delayq, "dead")
 
     with alive(delayq):
         assert delayq.health() == ["1 task is dead; 0 are allowed"]

@@ -8,7 +8,8 @@ import pytest
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.hooks import Hooks
 from celery_delayq.errors import InvalidOption
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
+from tests.support.places import at
 from tests.support.shards import each, keys_of, total, with_one_shard
 
 LENGTH = 25
@@ -257,8 +258,7 @@ def test_the_removal_of_an_unreadable_task_is_recorded(app, delayq, redis):
 def test_each_change_says_who_made_it(app, delayq, redis):
     redis.set("celery", "no list")
     app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
-    app.send_task("t", task_id="dead", delayq_at=LONG_AGO)
-    hand_over_until_dead(delayq, redis)
+    at(delayq, "dead", "dead", queue="celery")
     with delayq.acting("ann@support"):
         delayq.reschedule("a", by=60)
         delayq.edit("a", priority=3)

@@ -6,7 +6,8 @@ from celery.signals import task_revoked
 
 from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, UnreadableRecord
-from tests.app.support import FAR, LONG_AGO, claim, lease_out, settle
+from tests.app.support import FAR, LONG_AGO
+from tests.support.places import at
 from tests.support.shards import each, with_one_shard
 
 DONE, UNCHANGED, GONE = Outcome.DONE, Outcome.UNCHANGED, Outcome.NOT_FOUND
@@ -41,10 +42,7 @@ def lose(redis, task_id):
 def dead(delayq, add, redis):
     """The broker refused the message of "dead"; "unread" and "lost" cannot be read."""
     add.apply_async(task_id="waits", delayq_at=FAR, delayq_tags=["all"])
-    add.apply_async(
-        task_id="dead", delayq_at=LONG_AGO, exchange="x", routing_key="x", delayq_tags=["all"]
-    )
-    settle(delayq, "dead")
+    at(delayq, "dead", "dead", name="add", delayq_tags=["all"])
     for task_id, spoilt in (("unread", spoil), ("lost", lose)):
         add.apply_async(task_id=task_id, delayq_at=LONG_AGO, delayq_tags=["all"])
         spoilt(redis, task_id)
@@ -93,10 +91,8 @@ def test_a_cursor_goes_on_among_those_that_lost_their_numbers(delayq, add, redis
     assert (len(rest), {*first, *rest}) == (1, {"a", "b", "c"})
 
 
-def test_a_task_whose_scanner_died_while_publishing_counts_as_uncertain(delayq, add, redis):
-    add.apply_async(task_id="a", delayq_at=LONG_AGO, exchange="x", routing_key="x")
-    claim(delayq)
-    lease_out(redis)
+def test_a_task_whose_scanner_died_while_publishing_counts_as_uncertain(delayq, add):
+    at(delayq, "lapsed", name="add")
     for dry_run in (True, False):
         count = delayq.select(task="add").cancel(dry_run=dry_run)
         assert (count, count.uncertain, count.in_flight) == (1, 1, 0)

@@ -7,7 +7,8 @@ from celery import chain, group
 from celery.app.trace import build_tracer
 
 from celery_delayq import Outcome, signals
-from tests.app.support import FAR, LONG_AGO, WAYS, hand_over_until_dead, redis_ms
+from tests.app.support import FAR, LONG_AGO, WAYS, redis_ms
+from tests.support.places import take
 
 pytestmark = pytest.mark.libraries
 
@@ -223,17 +224,16 @@ def test_a_task_that_is_too_late_is_skipped_and_neither_cancelled_nor_delivered(
     assert facts["reason"].startswith("skipped: ")
 
 
-def test_a_task_that_a_list_refuses_is_dead_then_retried_and_removed(app, delayq, redis, heard):
-    redis.set("broken", "not a list")
+def test_a_task_that_a_list_refuses_is_dead_then_retried_and_removed(app, delayq, heard):
     app.send_task("t", queue="broken", task_id="a", delayq_at=LONG_AGO)
     del heard[:]
 
-    hand_over_until_dead(delayq, redis)
+    take(delayq, "dead", "a")
     [(name, facts)] = heard
     assert (name, facts["task_id"]) == ("task_dead", "a")
     assert "broken" in facts["reason"]
     delayq.retry("a")
-    hand_over_until_dead(delayq, redis)
+    take(delayq, "dead", "a")
     delayq.remove("a")
 
     assert [name for name, _ in heard[1:]] == ["task_rescheduled", "task_dead", "task_cancelled"]

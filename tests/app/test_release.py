@@ -13,16 +13,14 @@ from tests.app.support import (
     FAR,
     LONG_AGO,
     Killed,
-    claim,
     comparable,
     envelope,
-    hand_over_until_dead,
     lists,
     noop,
     only_message,
-    settle,
     templates,
 )
+from tests.support.places import at, take
 
 pytestmark = pytest.mark.libraries
 
@@ -247,8 +245,7 @@ def test_a_task_that_its_list_refuses_leaves_later(add, delayq, redis):
 
 @pytest.mark.parametrize("place", ["dead", "in_flight"])
 def test_dead_letters_and_a_task_being_published_stay_and_are_counted(add, delayq, place):
-    add.apply_async(task_id="a", exchange="x", routing_key="x", delayq_at=LONG_AGO)
-    settle(delayq, "dead") if place == "dead" else claim(delayq)
+    at(delayq, "dead" if place == "dead" else "leased", name="add")
     add.apply_async(delayq_at=FAR)
 
     for dry_run in (True, False):
@@ -283,13 +280,6 @@ def test_a_canvas_is_refused_before_anything_is_sent(twenty, add, delayq, redis)
 # Released tasks that have not left yet.
 
 
-def dies(delayq, redis):
-    """A task that is due is refused until it is dead."""
-    redis.set("celery", "no list")
-    hand_over_until_dead(delayq, redis)
-    redis.delete("celery")
-
-
 def test_it_can_be_cancelled_and_nothing_else(add, delayq, redis):
     for task_id in ("a", "b"):
         add.apply_async(task_id=task_id, delayq_at=FAR, delayq_key=f"k{task_id}")
@@ -312,7 +302,7 @@ def test_it_can_be_cancelled_and_nothing_else(add, delayq, redis):
 def test_a_task_that_died_on_its_way_keeps_its_eta(add, delayq, redis):
     add.apply_async(task_id="a", delayq_at=FAR)
     delayq.select(all=True).release()
-    dies(delayq, redis)
+    take(delayq, "dead", "a")
     delayq.pause(all=True)
 
     assert delayq.retry("a")
@@ -374,7 +364,7 @@ def anew(delayq, redis):
         (lambda delayq, _: delayq.edit("a", kwargs={"y": 7}), [(DUE, "{'y': 7}")]),
         (lambda delayq, _: delayq.cancel("a"), []),
         (anew, []),
-        (lambda delayq, redis: delayq.run_now("a") and dies(delayq, redis), []),
+        (lambda delayq, _: delayq.run_now("a") and take(delayq, "dead", "a"), []),
     ],
     ids=["reschedule", "edit", "cancel", "anew", "dies"],
 )

@@ -10,7 +10,8 @@ from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, State
 from celery_delayq.core.integration.results import scheduled
-from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, to_ms
+from tests.app.support import FAR, LONG_AGO, to_ms
+from tests.support.places import at, take
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
@@ -62,19 +63,17 @@ def test_the_state_is_scheduled_while_a_scanner_publishes_it(delayq_app, url):
     app.send_task("t", task_id="a", queue=topic, delayq_at=LONG_AGO)
     result = scheduled(AsyncResult("a", app=app), app.delayq.services, 0)
 
-    claim(app.delayq)
+    take(app.delayq, "leased", "a")
 
     assert app.delayq.state("a") is State.IN_FLIGHT
     assert result.state == "SCHEDULED"
     assert result.cancel() is Outcome.IN_FLIGHT
 
 
-def test_the_state_of_a_dead_task_is_dead(delayq_app, url, redis):
+def test_the_state_of_a_dead_task_is_dead(delayq_app, url):
     app = delayq_app(url, url)
-    redis.set("broken", "not a list")
-    app.send_task("t", task_id="a", queue="broken", delayq_at=LONG_AGO)
 
-    hand_over_until_dead(app.delayq, redis)
+    at(app.delayq, "dead", queue="broken")
 
     assert app.delayq.state("a") is State.DEAD
     assert scheduled(AsyncResult("a", app=app), app.delayq.services, 0).state == "DEAD"

@@ -7,7 +7,8 @@ import pytest
 
 from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, UnreadableRecord
-from tests.app.support import FAR, settle
+from tests.app.support import FAR
+from tests.support.places import at
 
 CHANGES = {
     "cancel": lambda named, **more: named.cancel(**more),
@@ -39,8 +40,7 @@ def named(request, add, delayq):
 @pytest.fixture
 def dead(app, delayq):
     """A task that a broker refused."""
-    app.send_task("t", task_id="a", exchange="x", routing_key="x", delayq_after=0)
-    settle(delayq, "dead")
+    at(delayq, "dead")
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -11,7 +11,8 @@ from celery.worker.control import Panel, revoke, terminate
 
 from celery_delayq import Outcome
 from celery_delayq.contrib.control import revoking
-from tests.app.support import FAR, LONG_AGO, claim, lease_out, lists
+from tests.app.support import FAR, LONG_AGO, lists
+from tests.support.places import at
 
 pytestmark = pytest.mark.libraries
 
@@ -103,8 +104,7 @@ def test_a_revoked_id_may_run_when_it_is_scheduled_again(app, add, delayq, told,
 
 
 def test_a_task_under_a_lease_is_revoked_at_the_workers(app, delayq, told):
-    app.send_task("t", task_id="a", exchange="x", routing_key="x", delayq_at=LONG_AGO)
-    claim(delayq)
+    at(delayq, "leased")
 
     app.control.revoke("a")
 
@@ -195,10 +195,8 @@ def test_a_worker_that_gets_terminate_cancels_a_waiting_task(add, delayq, panel)
     assert {*worker_state.revoked} == {"b"}
 
 
-def test_every_worker_remembers_what_may_have_been_delivered(add, delayq, panel, redis):
-    add.s(1).set(task_id="a", exchange="mail", routing_key="m").delay_until(LONG_AGO)
-    claim(delayq)
-    lease_out(redis)
+def test_every_worker_remembers_what_may_have_been_delivered(add, delayq, panel):
+    at(delayq, "lapsed")
     assert delayq.cancel("a") is Outcome.UNCERTAIN
 
     panel("a")

@@ -10,8 +10,9 @@ import pytest
 
 from celery_delayq import State
 from celery_delayq.errors import InvalidDueTime, InvalidOption, StoreDiffers, StoreUnavailable
-from tests.app.support import FAR, LONG_AGO, Killed, claim, lists
+from tests.app.support import FAR, LONG_AGO, Killed, lists
 from tests.support.network import AWAY
+from tests.support.places import take
 from tests.support.waiting import interrupt
 
 WAYS = {
@@ -306,7 +307,7 @@ def test_due_times_bound_it(fill, select):
 def test_a_task_that_is_being_published_is_left_and_counted(fill, select, delayq, way):
     fill(ORDER[:2])
     fill(ORDER[2:4], due=LONG_AGO, exchange="news", routing_key="news")
-    assert len(claim(delayq)[0]) == 2
+    take(delayq, "leased", *ORDER[2:4])
     for dry_run in (True, False):
         count = select().cancel(dry_run=dry_run)
         assert (count, count.in_flight) == (2, 0 if way == "a state" else 2)

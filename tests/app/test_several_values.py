@@ -5,7 +5,8 @@ import pytest
 from celery_delayq import State
 from celery_delayq.core.tasks.filters import MOST
 from celery_delayq.errors import InvalidDueTime, InvalidOption
-from tests.app.support import FAR, LONG_AGO, claim, settle
+from tests.app.support import FAR, LONG_AGO
+from tests.support.places import at, take
 from tests.support.shards import with_one_shard
 
 pytestmark = pytest.mark.core
@@ -74,8 +75,7 @@ def test_of_several_tags_each_task_is_met_once_in_the_order_of_scheduling(app, d
 
 @pytest.mark.operations
 def test_states_are_values_too(some, app, delayq):
-    app.send_task("t", task_id="t20", exchange="x", routing_key="x", delayq_at=LONG_AGO)
-    settle(delayq, "dead")
+    at(delayq, "dead", "t20")
     delayq.pause(queue="q1")
     for number in (1, 4):
         delayq.reschedule(f"t{number}", LONG_AGO)
@@ -138,9 +138,7 @@ def test_a_limit_counts_tasks_that_the_operation_leaves(some, delayq):
 
 
 def test_of_dead_tasks_a_few_are_retried(app, delayq):
-    for _ in range(5):
-        app.send_task("t", exchange="x", routing_key="x", delayq_at=LONG_AGO)
-    settle(delayq, "dead")
+    at(delayq, "dead", *"abcde")
 
     for dry_run in (True, False):
         assert delayq.select(state="dead", limit=2).retry(dry_run=dry_run) == 2
@@ -198,7 +196,7 @@ def test_a_task_being_published_is_not_waiting(app, delayq):
     options = {"exchange": "x", "routing_key": "x", "delayq_tags": ["x"]}
     app.send_task("t", task_id="a", delayq_at=LONG_AGO, **options)
     app.send_task("t", task_id="b", delayq_at=FAR, **options)
-    claim(delayq)
+    take(delayq, "leased", "a")
 
     assert [one.id for one in delayq.tasks(tag="x")] == ["b"]
     assert {one.id for one in delayq.select(tag="x")} == {"a", "b"}

@@ -8,7 +8,8 @@ from celery.exceptions import Reject, Retry
 
 from celery_delayq import AlreadyScheduled
 from celery_delayq.errors import KeyHeld
-from tests.app.support import FAR, LONG_AGO, claim
+from tests.app.support import FAR, LONG_AGO
+from tests.support.places import take
 
 pytestmark = pytest.mark.libraries
 
@@ -43,7 +44,7 @@ def running(task):
 def test_a_retry_takes_the_place_of_an_entry_that_brought_the_running_copy(app, task, running):
     # Published, but still in the store: its acknowledgement was lost. (An exchange needs a relay.)
     task.s(1).set(task_id="a", exchange="mail", routing_key="m").delay_until(LONG_AGO)
-    claim(app.delayq)
+    take(app.delayq, "leased", "a")
     running("a")
 
     with pytest.raises(Retry):

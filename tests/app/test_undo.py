@@ -8,7 +8,8 @@ from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, signals
 from celery_delayq.errors import InvalidOption, NotUndone
-from tests.app.support import FAR, LONG_AGO, claim, fall_due_after_cancel, lease_out
+from tests.app.support import FAR, fall_due_after_cancel
+from tests.support.places import at, lease_out
 from tests.support.shards import each, total
 
 DAY = (86_400, 1000)
@@ -127,12 +128,11 @@ def test_a_wrong_id_or_bulk_is_refused_before_anything_is_asked(delayq, undo, wo
     ],
     ids=["cancel", "Celery's revoke", "of several"],
 )
-def test_a_revoked_task_that_a_worker_may_have_does_not_come_back(app, delayq, redis, revoke):
-    app.send_task("t", task_id="a", queue=ELSEWHERE, delayq_at=LONG_AGO)
-    claim(delayq)
+def test_a_revoked_task_that_a_worker_may_have_does_not_come_back(app, delayq, revoke):
+    at(delayq, "leased", queue=ELSEWHERE)
     assert delayq.cancel("a", revoke=True) is Outcome.IN_FLIGHT
     assert refusal(delayq, "a")[0] == "waits"
-    lease_out(redis)
+    lease_out(delayq)
 
     revoke(app)
 

@@ -6,7 +6,8 @@ import kombu.compression
 import pytest
 
 from celery_delayq.core.store import Outcome
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
+from tests.support.places import take
 from tests.support.shards import put_message
 
 # The text before the due time and two closing braces.
@@ -64,9 +65,8 @@ def test_a_body_that_has_no_arguments_has_none(delayq, put, text):
 def test_a_dead_one_says_why_it_is_dead_and_that_it_cannot_be_read(delayq, put, redis):
     put("b", MESSAGES["no headers"])
     redis.delete("celery")
-    redis.set("celery", "not a list")
     delayq.reschedule("b", LONG_AGO)
-    hand_over_until_dead(delayq, redis)
+    take(delayq, "dead", "b")
 
     reason = delayq.get("b").reason
 

@@ -3,7 +3,8 @@
 from contextlib import closing
 from uuid import UUID
 
-from tests.app.support import hand_over_until_dead, redis_ms
+from tests.app.support import redis_ms
+from tests.support.places import take
 
 # For each kind of task: its name, its queue, the words of its argument, its key and its tags.
 KINDS = (
@@ -44,11 +45,9 @@ def fill(app, redis, waiting=400):
     app.delayq.pause(queue="newsletter")
     for number in range(waiting + 18, waiting + 25):
         schedule(app, number, now - 600, "shop.send_newsletter", "newsletter")
-    redis.set("parcels", "not a list")
     for number in range(waiting + 25, waiting + 28):
         schedule(app, number, now - 60, "shop.track_parcel", "parcels")
-    hand_over_until_dead(app.delayq, redis)
-    redis.delete("parcels")
+    take(app.delayq, "dead", *(id_of(waiting + number) for number in range(25, 28)))
 
 
 def schedule(app, number, at, name=None, queue=None):

@@ -9,8 +9,9 @@ import pytest
 
 from celery_delayq.contrib.web.asked import FILTERS
 from celery_delayq.core.logs import plain
-from tests.app.support import FAR, LONG_AGO, claim
+from tests.app.support import FAR, LONG_AGO
 from tests.browser.support import follow
+from tests.support.places import take
 
 RUN = "window.pwned=1"
 # It ends any field, and looks like a link, a template, a header, a path, and text that is reversed.
@@ -64,10 +65,7 @@ def test_hostile_text_in_a_field_of_a_task_does_not_run(app, redis, page, whole)
             delayq_tags=[HOSTILE, f"tag {HOSTILE}"],
             delayq_at=at,
         )
-    claimed, _ = claim(app.delayq)
-    [shard_steps] = app.delayq.services.steps_by_shard()
-    shard_steps.nack("dead", claimed, reason=LONG)
-    shard_steps.close()
+    take(app.delayq, "dead", f"dead {HOSTILE}", reason=LONG)
     app.delayq.pause(queue=HOSTILE)
     app.delayq.pause(task=HOSTILE)
 

@@ -9,9 +9,10 @@ import pytest
 
 from celery_delayq.operations.cli.zones import with_zone
 from celery_delayq.operations.health import NO_SCANNER
-from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead, redis_ms, to_ms
+from tests.app.support import FAR, LONG_AGO, redis_ms, to_ms
 from tests.cli.shop import shop
 from tests.support.forked import run_forked
+from tests.support.places import at
 
 pytestmark = pytest.mark.operations
 
@@ -46,10 +47,8 @@ def test_show_says_all_about_a_task(one, said, app):
     ]
 
 
-def test_show_says_why_a_task_is_dead(app, redis, said):
-    redis.set("broken", "not a list")
-    app.send_task("t", task_id="one", queue="broken", delayq_at=LONG_AGO)
-    hand_over_until_dead(app.delayq, redis)
+def test_show_says_why_a_task_is_dead(app, said):
+    at(app.delayq, "dead", "one", queue="broken")
 
     lines = said("show", "one")
 
@@ -113,18 +112,16 @@ def test_a_line_without_an_id_or_a_time_is_an_error_of_usage(misused, line):
 
 
 @pytest.mark.parametrize(
-    ("options", "state"),
+    ("place", "state"),
     [
-        ({}, "has been handed over to its queue already"),
-        ({"exchange": "x", "routing_key": "x"}, "is being published this moment"),
+        ("left", "has been handed over to its queue already"),
+        ("leased", "is being published this moment"),
     ],
     ids=["delivered", "being published"],
 )
 @pytest.mark.parametrize("line", ["cancel one", "reschedule one +5m", "edit one --priority 3"])
-def test_a_change_that_is_too_late_says_so(app, refused, line, options, state):
-    app.send_task("t", task_id="one", delayq_at=LONG_AGO, **options)
-    claim(app.delayq)
-    app.delayq.hand_over()
+def test_a_change_that_is_too_late_says_so(app, refused, line, place, state):
+    at(app.delayq, place, "one")
 
     assert f"task one {state}" in refused(*line.split())[-1]
 

@@ -14,8 +14,9 @@ from celery_delayq.contrib.care.doctor_rights import CALLED
 from celery_delayq.contrib.care.observed import LEAST_WEIGHED
 from celery_delayq.core.servers.risks import Line
 from celery_delayq.core.store.scripts import load
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
 from tests.operations.restricted import documented
+from tests.support.places import at
 from tests.support.ports import free_port
 from tests.support.replicas import replicated
 from tests.support.slow_link import SlowLink
@@ -369,10 +370,8 @@ def test_scanners_are_counted_and_their_hosts_are_named(app, look, alive, monkey
     ]
 
 
-def test_overdue_and_dead_tasks_are_reported_as_health_reports_them(app, redis, look):
-    app.send_task("t", queue="spoilt", delayq_at=LONG_AGO)
-    redis.set("spoilt", "no list")
-    hand_over_until_dead(app.delayq, redis)
+def test_overdue_and_dead_tasks_are_reported_as_health_reports_them(app, look):
+    at(app.delayq, "dead")
     app.send_task("t", delayq_at=LONG_AGO)
 
     found = look(app, "scanners")

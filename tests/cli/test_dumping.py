@@ -7,10 +7,11 @@ import pytest
 from celery.bin.celery import celery
 from click.testing import CliRunner
 
-from tests.app.support import FAR, LONG_AGO, claim
+from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
 from tests.support.network import AWAY
+from tests.support.places import at
 from tests.support.waiting import eventually
 
 MOVING = "this store is not paused: tasks that come or go now may or may not be in the dump"
@@ -57,8 +58,7 @@ def test_a_dump_of_a_store_that_is_not_paused_comes_with_a_warning(one, run):
 
 def test_in_flight_tasks_and_owed_results_are_reported(delayq_app, redis, redis_server, run, url):
     relayed = delayq_app(url, url, delayq_url=redis_server.url(7))
-    relayed.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    claim(relayed.delayq)
+    at(relayed.delayq, "leased")
     relayed.send_task("t", task_id="b", delayq_at=FAR)
     # The process that cancelled it died before it stored REVOKED.
     relayed.delayq.services.entries.cancel("b", owes=True)
@@ -101,8 +101,7 @@ def test_a_count_that_fails_takes_nothing_off_the_dump(app, one, run, between):
 
 def test_a_dump_waits_until_nothing_is_in_flight(delayq_app, redis_server, run, url, monkeypatch):
     relayed = delayq_app(url, delayq_url=redis_server.url(7), delayq_lease=30)
-    relayed.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    (leased,), _ = claim(relayed.delayq)
+    [leased] = at(relayed.delayq, "leased")
 
     result = run("dump", "--wait", "0.3", app=relayed)
     assert result.exit_code == 1

@@ -5,10 +5,11 @@ import re
 
 import pytest
 
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
 from tests.app.test_health import NOBODY
 from tests.app.test_status import give_another_layout
 from tests.cli.conftest import MODULE
+from tests.support.places import at
 from tests.support.ports import free_port
 
 
@@ -60,11 +61,9 @@ def test_an_option_says_how_long_a_task_may_be_overdue(app, alive, said, refused
     assert said("health", "--max-overdue", "1e10") == ["healthy"]
 
 
-def test_an_option_says_how_many_tasks_may_be_dead(app, redis, alive, said, refused):
+def test_an_option_says_how_many_tasks_may_be_dead(app, alive, said, refused):
     alive(app)
-    redis.set("broken", "not a list")
-    app.send_task("t", queue="broken", delayq_at=LONG_AGO)
-    hand_over_until_dead(app.delayq, redis)
+    at(app.delayq, "dead")
     assert refused("health") == ["1 task is dead; 0 are allowed"]
     assert said("health", "--max-dead", "1") == ["healthy"]
 

@@ -8,9 +8,10 @@ import threading
 
 import pytest
 
-from tests.app.support import FAR, settle
+from tests.app.support import FAR
 from tests.cli.shop import shop
 from tests.support.network import CUT
+from tests.support.places import at
 from tests.support.waiting import eventually
 
 CTRL_C = 130
@@ -71,9 +72,7 @@ def test_it_ends_and_says_how_many(app, run, ctrl_c, *, line, script, said):
 )
 def test_so_it_does_with_dead_ones(app, run, limits, ctrl_c, *, command, step, said):
     limits(selection_chunk=2)
-    for _ in range(6):
-        app.send_task("t", exchange="x", routing_key="x", delayq_at=0)
-    settle(app.delayq, "dead")
+    at(app.delayq, "dead", *"abcdef")
     ctrl_c(step)
 
     result = run(command, "--dead", "--yes")

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
+from tests.support.places import at
 from tests.support.shards import keys_of
 
 pytestmark = [pytest.mark.operations, pytest.mark.libraries]
@@ -169,10 +170,8 @@ def test_a_list_is_in_due_order_also_with_filters_and_the_newest_come_first_if_a
         assert after == in_order[2::-1]
 
 
-def test_the_number_of_further_tasks_of_a_tag_counts_waiting_ones(app, redis, said):
-    redis.set("broken", "not a list")
-    app.send_task("t", task_id="dead", queue="broken", delayq_at=LONG_AGO, delayq_tags=["x"])
-    hand_over_until_dead(app.delayq, redis)
+def test_the_number_of_further_tasks_of_a_tag_counts_waiting_ones(app, said):
+    at(app.delayq, "dead", "dead", delayq_tags=["x"])
     for number in range(5):
         app.send_task("t", delayq_at=FAR + number, delayq_tags=["x"])
 
@@ -188,8 +187,7 @@ def test_a_list_that_is_not_in_due_order_has_no_cursor_and_no_direction(misused,
 
 def test_the_dead_are_listed_with_why(app, redis, said):
     redis.set("broken", "not a list")
-    app.send_task("t", task_id="dead", queue="broken", delayq_at=LONG_AGO)
-    hand_over_until_dead(app.delayq, redis)
+    at(app.delayq, "dead", "dead", queue="broken")
     app.send_task("t", task_id="waits", delayq_at=FAR)
     app.send_task("t", task_id="unreadable", queue="broken", delayq_at=LONG_AGO)
     redis.hset(keys_of("unreadable")["records"], "unreadable", "?")

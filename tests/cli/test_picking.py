@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
+from tests.support.places import at
 
 
 @pytest.fixture
 def tasks(app, redis):
     """One task of each kind; the due ones stay, as no scanner delivers them."""
     redis.set("broken", "not a list")
-    app.send_task("t", task_id="dead", queue="broken", delayq_at=LONG_AGO)
-    hand_over_until_dead(app.delayq, redis)
+    at(app.delayq, "dead", "dead", queue="broken")
     app.send_task("t", task_id="refused", queue="broken", delayq_at=LONG_AGO + 1)
     app.delayq.pause(queue="slow")
     app.send_task("t", task_id="parked", queue="slow", delayq_at=LONG_AGO + 2)

@@ -5,14 +5,8 @@ import json
 import pytest
 from celery import chain
 
-from tests.app.support import (
-    FAR,
-    LONG_AGO,
-    arrive_in_protocol_1,
-    claim,
-    hand_over_until_dead,
-    lists,
-)
+from tests.app.support import FAR, arrive_in_protocol_1, lists
+from tests.support.places import at
 
 BEYOND = (
     "2 due later than the broker's visibility_timeout (3600 s): the broker delivers "
@@ -65,11 +59,8 @@ def test_on_rabbitmq_it_says_which_workers_would_end(delayq_app, url, said):
     assert would == "3 tasks would be released"
 
 
-def test_dead_letters_stay_and_that_is_status_1(app, refused, redis):
-    app.send_task("t", task_id="d", delayq_at=LONG_AGO)
-    redis.set("celery", "no list")
-    hand_over_until_dead(app.delayq, redis)
-    redis.delete("celery")
+def test_dead_letters_stay_and_that_is_status_1(app, refused):
+    at(app.delayq, "dead", "d")
     assert refused("release", "--all", "--yes") == [
         "1 dead task stays: retry or remove them",
         "0 tasks released",
@@ -98,8 +89,7 @@ def test_a_canvas_goes_where_that_is_said(app, tasks, said, refused, redis):
 
 
 def test_a_task_being_published_is_reported_with_status_1(app, tasks, refused, monkeypatch):
-    app.send_task("t", task_id="d", exchange="x", routing_key="x", delayq_at=LONG_AGO)
-    claim(app.delayq)
+    at(app.delayq, "leased", "d")
     assert refused("release", "--all", "--yes")[-2:] == [
         "3 tasks released",
         "1 being published this moment; try again shortly",

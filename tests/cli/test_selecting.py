@@ -6,7 +6,8 @@ import click
 import pytest
 
 from celery_delayq import State
-from tests.app.support import FAR, LONG_AGO, claim, settle
+from tests.app.support import FAR
+from tests.support.places import at
 from tests.support.shards import keys_of, with_one_shard
 
 
@@ -28,9 +29,7 @@ def waiting_as_before(app):
 
 
 def dead(app, *ids):
-    for task_id in ids:
-        app.send_task("t", task_id=task_id, exchange="x", routing_key="x", delayq_at=LONG_AGO)
-    settle(app.delayq, "dead")
+    at(app.delayq, "dead", *ids)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +87,7 @@ def test_a_selection_by_an_unknown_name_that_finds_none_has_a_note(app, tasks, r
 
 @pytest.mark.parametrize("others", [[], ["a", "b", "c"]], ids=["alone", "beside others"])
 def test_a_task_being_published_is_reported_with_status_1(app, refused, others):
-    app.send_task("t", task_id="d", exchange="x", routing_key="x", delayq_at=LONG_AGO)
-    claim(app.delayq)
+    at(app.delayq, "leased", "d")
     for task_id in others:
         app.send_task("t", task_id=task_id, delayq_at=FAR)
 

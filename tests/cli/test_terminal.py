@@ -11,10 +11,11 @@ import pytest
 from celery.bin.celery import celery
 
 from celery_delayq.operations.cli import delayq
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
 from tests.support.network import CUT
+from tests.support.places import at
 from tests.support.terminal import Terminal, lines_of
 
 UUID = "8b0ce8b4-1f0f-4cd5-9a1c-9d1f7b6f7a53"
@@ -65,8 +66,7 @@ def tasks(app, redis):
             delayq_at=FAR + number, delayq_tags=["x"], delayq_key=f"topup:{number}",
         )  # fmt: skip
     redis.set("broken", "not a list")
-    app.send_task("shop.remind", task_id="dead", queue="broken", delayq_at=LONG_AGO)
-    hand_over_until_dead(app.delayq, redis)
+    at(app.delayq, "dead", "dead", name="shop.remind", queue="broken")
     app.send_task("shop.remind", task_id="refused", queue="broken", delayq_at=LONG_AGO)
     app.delayq.pause(queue="slow")
     app.send_task("shop.remind", task_id="parked", queue="slow", delayq_at=LONG_AGO)

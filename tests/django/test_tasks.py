@@ -61,7 +61,8 @@ from django.tasks.exceptions import TaskResultDoesNotExist
 from django.utils import timezone
 from orders.tasks import fail, hold, note, store
 from orders.thanks import thank, thank_later
-from tests.app.support import hand_over_until_dead, lists
+from tests.app.support import lists
+from tests.support.places import take
 
 
 def later(task, *args):
@@ -253,7 +254,7 @@ note.enqueue("to see the name of the queue")
 store.set(queue, "no list")
 task_id = later(note, "dead")
 delayq.run_now(task_id)
-hand_over_until_dead(delayq, store)
+take(delayq, "dead", task_id)
 state, dead = app.AsyncResult(task_id).state, said(task_id)
 answer(state=state, dead=dead, outcome=delayq.remove(task_id), removed=said(task_id))
 """)

@@ -18,8 +18,9 @@ from celery_delayq.core import clock
 from celery_delayq.core.store import Counts
 from celery_delayq.operations.queues import QueueCounts
 from celery_delayq.operations.status import ScannerSeen, Status
-from tests.app.support import FAR, claim, hand_over_until_dead, redis_ms
+from tests.app.support import FAR, redis_ms
 from tests.metrics.support import Scrape
+from tests.support.places import at
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
@@ -82,18 +83,10 @@ def test_a_scrape_tells_how_long_a_pause_and_the_return_take(app, delayq, redis,
     assert scrape().by_label("paused_seconds") == {}
 
 
-def test_a_scrape_counts_tasks_in_flight_refused_paused_and_dead(
-    app, delayq, redis, collector, scrape
-):
-    redis.set("celery", "no list")
-    app.send_task("t", task_id="dead", delayq_after=0)
-    hand_over_until_dead(delayq, redis)
-    app.send_task("t", task_id="refused", delayq_after=0)
-    delayq.pause(queue="mail")
-    app.send_task("t", task_id="paused", delayq_after=0, queue="mail")
-    delayq.hand_over()
-    app.send_task("t", task_id="leased", delayq_after=0, exchange="x", routing_key="k")
-    claim(delayq)
+def test_a_scrape_counts_tasks_in_flight_refused_paused_and_dead(app, delayq, collector, scrape):
+    at(delayq, "parked", "paused", queue="mail")
+    for place in ("dead", "refused", "leased"):
+        at(delayq, place, place)
 
     found = scrape()
 

@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry
 from celery_delayq.contrib.metrics import watch
 from celery_delayq.contrib.metrics.names import COUNTED
 from celery_delayq.errors import StoreUnavailable
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
 from tests.metrics.support import Scrape
 from tests.relay.conftest import deal, make_house
-from tests.relay.house import end_leases
+from tests.support.places import at, take
 from tests.support.ports import free_port
 from tests.support.shards import with_one_shard
 from tests.support.waiting import PATIENCE, eventually
@@ -119,10 +119,8 @@ def test_a_hand_over_is_counted_with_how_late_it_was(app, watched, scrape):
     assert found["skipped_total"] == 1
 
 
-def test_refusals_and_dead_tasks_are_counted(app, watched, redis, scrape):
-    redis.set("celery", "no list")
-    app.send_task("t", delayq_at=LONG_AGO)
-    hand_over_until_dead(watched, redis)
+def test_refusals_and_dead_tasks_are_counted(app, watched, scrape):
+    at(watched, "dead", queue="celery")
     found = scrape()
     assert (found.by_label("refused_total"), found["dead_total"]) == ({"direct": 7}, 1)
     assert found.by_label("handed_over_total") == {}
@@ -148,12 +146,8 @@ def test_the_verdicts_of_a_relay_are_counted(house, deal, scrape):
 
 
 @with_one_shard
-def test_a_lease_that_is_taken_back_is_counted(house, scrape, redis_server):
-    house.due_now()
-    shard_steps = house.relay().steps
-    shard_steps.claim(1)
-    with redis_server.client() as client:
-        end_leases(client)
+def test_a_lease_that_is_taken_back_is_counted(house, scrape):
+    take(house.delayq, "lapsed", house.due_now().id)
     assert house.delayq.hand_over() == 1
     assert scrape()["lease_recoveries_total"] == 1
 

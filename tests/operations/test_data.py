@@ -18,8 +18,9 @@ from celery_delayq.core.store import Keys
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import Record
 from celery_delayq.core.store.scripts import prelude
-from tests.app.support import FAR, LONG_AGO, settle
+from tests.app.support import FAR, LONG_AGO
 from tests.operations.owed import KEEPS
+from tests.support.places import take
 from tests.support.shards import SHARDS, each
 
 YEARS = 10**9  # seconds
@@ -77,7 +78,7 @@ def delayq(new, redis):
     """A store whose entries have a value in each field: at least one of them, in each."""
     delayq = new()
     schedule(delayq, redis, "refused", LONG_AGO, exchange="elsewhere", routing_key="key")
-    settle(delayq, "refused", wait=YEARS, uncertain=True)
+    take(delayq, "refused", "refused", wait=YEARS, uncertain=True)
     schedule(delayq, redis, "released", FAR)
     assert delayq.select(after_due=FAR).release() == 1
     schedule(delayq, redis, "waiting", FAR, priority=3)

@@ -7,10 +7,10 @@ from celery_delayq.contrib.web.actions import ACTIONS
 from celery_delayq.contrib.web.app import VIEWS
 from celery_delayq.core.hooks import Hooks
 from celery_delayq.core.store.history_entry import What
-from tests.app.support import FAR, LONG_AGO, claim, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
 from tests.operations.owed import NAMES, OWED, REASON
 from tests.operations.table import OPERATIONS
-from tests.support.shards import each
+from tests.support.places import at, take
 
 CHANGING = [
     name for one in OPERATIONS if one.by == "caller" and one.changes for name in one.face
@@ -69,20 +69,17 @@ def delayq(delayq_app, url):
     return delayq_app(url, delayq_history=100, delayq_undo=(60, 10)).delayq
 
 
-def prepared(delayq, redis, method):
+def prepared(delayq, method):
     """The task "a", in the state that the method is about."""
     app = delayq.app
-    if method in ON_THE_DEAD:
-        redis.set("celery", "no list")
     app.send_task("t", task_id="a", delayq_at=LONG_AGO)
     if method in ON_THE_DEAD:
-        hand_over_until_dead(delayq, redis)
-        redis.delete("celery")
+        take(delayq, "dead", "a")
 
 
 @pytest.mark.parametrize(("method", "hook"), paid("hook"))
-def test_its_hook_is_called(delayq, redis, method, hook):
-    prepared(delayq, redis, method)
+def test_its_hook_is_called(delayq, method, hook):
+    prepared(delayq, method)
     heard = []
     asked = {"hears_handed_over": lambda: True} if hook == "handed_over" else {}
     delayq.services.hooks.add(Hooks(**{hook: lambda *_: heard.append(hook)}, **asked))
@@ -93,20 +90,15 @@ def test_its_hook_is_called(delayq, redis, method, hook):
 @pytest.mark.parametrize(
     ("method", "event"), [(one, what) for one, what in paid("event") if one in CALLS]
 )
-def test_its_event_is_in_the_history(delayq, redis, method, event):
-    prepared(delayq, redis, method)
+def test_its_event_is_in_the_history(delayq, method, event):
+    prepared(delayq, method)
     CALLS[method](delayq)
     assert event in [one.what for one in delayq.history()], f"{method} owes the event {event}"
 
 
 @pytest.mark.parametrize("method", [method for method, _ in paid("claim")])
-def test_a_late_ack_takes_nothing_away(delayq, redis, method):
-    app = delayq.app
-    app.send_task("t", task_id="a", delayq_at=LONG_AGO, exchange="elsewhere", routing_key="k")
-    [entry], _ = claim(delayq)
-    for leased in each("leased"):
-        if redis.zscore(leased, entry.member):
-            redis.zadd(leased, {entry.member: 1})  # it has run out
+def test_a_late_ack_takes_nothing_away(delayq, method):
+    [entry] = at(delayq, "lapsed")
     CALLS[method](delayq)
     before = delayq.get("a")
 

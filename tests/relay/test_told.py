@@ -6,7 +6,7 @@ from kombu import Connection
 from celery_delayq import signals
 from celery_delayq.core import clock
 from celery_delayq.core.hooks import Hooks
-from tests.relay.house import end_leases
+from tests.support.places import take
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.libraries
@@ -74,14 +74,11 @@ def test_hooks_get_the_lateness_of_tasks_and_counts_of_refusals_and_missing_answ
     assert sorted(rest) == [("refused", "relay", 1), ("uncertain", 1)]
 
 
-def test_a_hook_is_called_for_a_task_that_is_taken_back_from_a_lease(house, redis_server):
+def test_a_hook_is_called_for_a_task_that_is_taken_back_from_a_lease(house):
     told = []
     house.delayq.services.hooks.add(Hooks(reclaimed=told.append))
     task_id = house.due_now().id
-    shard_steps = house.relay().steps
-    shard_steps.claim(1)
-    with redis_server.client() as client:
-        end_leases(client)
+    take(house.delayq, "lapsed", task_id)
     assert house.delayq.hand_over() == 1
 
     assert told == [[task_id]]

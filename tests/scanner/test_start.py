@@ -6,8 +6,9 @@ import pytest
 
 from celery_delayq.core.handover import contact, start
 from celery_delayq.errors import StoreDiffers
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead
+from tests.app.support import FAR, LONG_AGO
 from tests.lab.faults.proxy import Proxy
+from tests.support.places import take
 from tests.support.shards import each
 from tests.support.waiting import PATIENCE, eventually
 
@@ -92,9 +93,7 @@ def test_tasks_that_come_back_are_not_called_paused(house, said):
 
 def test_the_log_has_the_number_of_dead_tasks(house, said):
     made = house()
-    made.task.delay_until(LONG_AGO)
-    made.client.set("celery", "no list")
-    hand_over_until_dead(made.delayq, made.client)
+    take(made.delayq, "dead", made.task.delay_until(LONG_AGO).id)
     made.start_asleep()
     assert said()[0][0].endswith("; 0 waiting, 0 overdue, 1 dead")
 

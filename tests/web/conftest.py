@@ -10,8 +10,9 @@ from werkzeug.test import Client
 from celery_delayq.contrib.web import page_changed, wsgi
 from celery_delayq.core import clock
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
-from tests.app.support import FAR, LONG_AGO, hand_over_until_dead, redis_ms
+from tests.app.support import FAR, LONG_AGO, redis_ms
 from tests.support.network import AWAY
+from tests.support.places import take
 from tests.support.waiting import PATIENCE, eventually
 
 __all__ = ["delayq", "delayq_app", "redis", "redis_client", "url"]
@@ -197,7 +198,7 @@ def die(app, redis):
             at = {"queue": "full", "delayq_at": LONG_AGO}
             app.send_task("shop.remind", (task_id,), task_id=task_id, **at)
         redis.set("full", "not a list")
-        hand_over_until_dead(app.delayq, redis)
+        take(app.delayq, "dead", *ids)
 
     return die
 

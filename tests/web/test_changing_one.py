@@ -7,8 +7,9 @@ import re
 import pytest
 
 from celery_delayq import Outcome
-from tests.app.support import FAR, LONG_AGO, claim
+from tests.app.support import FAR, LONG_AGO
 from tests.app.test_unreadable import BODIES, MESSAGES, PROPERTIES
+from tests.support.places import at
 from tests.support.shards import keys_of, put_message
 from tests.web.support import field, form_of, is_wrong
 
@@ -204,8 +205,7 @@ def test_a_task_that_left_meanwhile_is_said_to_have_left(app, browser, scheduled
 
 def test_a_task_that_is_being_published_is_not_changed(delayq_app, url, browse):
     app = delayq_app(url, delayq_url=url.replace("/0", "/1"))
-    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    claim(app.delayq)
+    at(app.delayq, "leased", queue="celery")
     browser = browse(app)
     page = browser.change(form_of(browser), action="cancel")
     assert page.status == 409
