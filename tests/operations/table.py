@@ -40,6 +40,7 @@ from celery_delayq.core.store.scanner_steps import ScannerSteps
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption, NotUndone
 from tests.app.support import FAR
+from tests.store.arguments import arguments
 from tests.store.support import FAR_MS, NOW_MS, Store, new_record
 
 Call = Callable[[DelayQ, str], object]
@@ -112,7 +113,7 @@ def rule_row(name: str, **fields: str) -> str:
 
 
 def _rule(store: Store, name: str, what: str = "put") -> object:
-    given = {"called": name, "what": what, "given": rule_row(name), "most": 10}
+    given = arguments("rule", called=name, what=what, given=rule_row(name))
     (answer,) = store.shard.calls.call("rule", **given)
     return answer
 
@@ -240,12 +241,12 @@ def _repaired(ready: Prepared) -> object:
 
 def _recounted(ready: Prepared) -> object:
     counts = ["x", "drop", 0, 0, 0]
-    return ready.store.scripts.call("recount", seen="", own="me", counts=counts)
+    return ready.store.scripts.call("recount", **arguments("recount", own="me", counts=counts))
 
 
 def _undone(ready: Prepared) -> object:
     ids = ["undoable"]
-    text, _ = ready.store.shard.calls.call("undo", hurries=0, tells=1, ids=ids)
+    text, _ = ready.store.shard.calls.call("undo", **arguments("undo", ids=ids))
     return text
 
 
@@ -258,19 +259,19 @@ def revision_of(store: Store) -> int:
 def _fire(ready: Prepared) -> object:
     record = new_record("fired", header_for("L", "celery"))
     run = (FAR_MS, "fired", FAR_MS, record.header, record.labels + record.body, "")
-    asked = {"called": "rule", "revision": ready.revision, "look": FAR_MS}
-    (answer,) = ready.store.shard.calls.call("fire", **asked, trouble="", runs=run)
+    asked = arguments("fire", called="rule", revision=ready.revision, look=FAR_MS, runs=run)
+    (answer,) = ready.store.shard.calls.call("fire", **asked)
     return b"done" if answer == b"past" else answer  # when it is taken again
 
 
 def _named(ready: Prepared) -> list[tuple[bytes, int]]:
-    given = {"process": "p", "digest": "d", "names": "n", "unknown": "u", "full": 1}
+    given = arguments("rules_named", process="p", digest="d", names="n", full=1)
     answer = ready.store.scripts.call("rules_named", **given)
     return [(each.names, each.living) for each in answer.found]
 
 
 def _rules(ready: Prepared) -> list[bytes]:
-    answer = ready.store.scripts.call("rules", cursor=0, count=10, names=[])
+    answer = ready.store.scripts.call("rules", **arguments("rules"))
     return [row.name for row in answer.found]
 
 
@@ -281,8 +282,7 @@ def _runs(ready: Prepared) -> list[list[str]]:
 
 
 def _claimed(ready: Prepared) -> list[bytes]:
-    asked = {"held": "", "over": "", "skipped": []}
-    answer = ready.store.scripts.call("rules_ahead", limit=5, lease=15_000, **asked)
+    answer = ready.store.scripts.call("rules_ahead", **arguments("rules_ahead"))
     return answer.names or [b"rule"]  # when it is taken again
 
 
@@ -299,7 +299,7 @@ def _undo_one(delayq: DelayQ, task_id: str) -> object:
 
 
 def _undoable(ready: Prepared) -> list[tuple[bytes, bytes]]:
-    asked = {"part": "undo", "cursor": 0, "count": 100, "bulk": "", "id": "", "tells": 1}
+    asked = arguments("undoable", part="undo")
     return [(row.id, row.bulk) for row in ready.store.scripts.call("undoable", **asked).found]
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from celery_delayq.core.clock import MAX_DUE_MS, When
+from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry
 from celery_delayq.core.store.caller import OPERATION_BYTES
 from celery_delayq.core.store.ids import target_of
 from celery_delayq.core.store.record import header_for
 from celery_delayq.core.store.registration import Registration
-from celery_delayq.core.store.schedule import MAX_BYTES
+from tests.store.arguments import arguments
 from tests.store.support import (
     CLOCK,
     FAR_MS,
@@ -78,13 +78,14 @@ def join(store: Store, membership=None, *, scanner=False) -> Registration:
     return member
 
 
-def request(store: Store, script: str, **arguments: Any) -> Request:
+def request(store: Store, script: str, **about: Any) -> Request:
     """A request of a call, both made now."""
     join(store)
     name = store.raw.hget(store.keys["meta"], "store").decode()
     now, operation = now_us(store), os.urandom(OPERATION_BYTES)
     deadline = now + round(store.membership.timeout * 1_000_000)
-    return Request(store, script, operation, name, now, deadline, now, arguments)
+    given = arguments(script, **about)
+    return Request(store, script, operation, name, now, deadline, now, given)
 
 
 class NotSentError(Exception):
@@ -126,27 +127,14 @@ def schedule(
     return request(
         store,
         "schedule",
-        latest=MAX_DUE_MS,
         supersede=int(supersede),
         revokes=revokes,
-        tells=1,
-        max_bytes=MAX_BYTES,
-        keep_ms=0,
-        most_marks=0,
         entries=entries_sent(store, "schedule", lambda entries: entries.schedule(new)),
     )
 
 
 def cancel(store: Store, task_id: str) -> Request:
-    asked = {
-        "mode": "cancel",
-        "revoker": "none",
-        "tells": 1,
-        "seen": "",
-        "filter": "",
-        "max_bytes": MAX_BYTES,
-    }
-    return request(store, "cancel", **asked, targets=[target_of(task_id)])
+    return request(store, "cancel", mode="cancel", targets=[target_of(task_id)])
 
 
 def edit(store: Store, task_id: str, **options: Any) -> Request:
@@ -157,10 +145,9 @@ def edit(store: Store, task_id: str, **options: Any) -> Request:
         *(target_of(task_id), entry.record.seen),
         *(new.header, new.labels + new.body, new.template),
     )
-    return request(store, "edit", filter="", max_bytes=MAX_BYTES, parts=part)
+    return request(store, "edit", parts=part)
 
 
 def reschedule(store: Store, task_id: str, mode="at", ms=FAR_MS + 1) -> Request:
-    asked = {"mode": mode, "us": ms * 1000, "latest": MAX_DUE_MS, "only": "", "if_due": ""}
-    asked |= {"seen": "", "filter": "", "max_bytes": MAX_BYTES}
-    return request(store, "reschedule", **asked, targets=[target_of(task_id)])
+    asked = {"mode": mode, "us": ms * 1000, "targets": [target_of(task_id)]}
+    return request(store, "reschedule", **asked)

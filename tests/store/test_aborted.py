@@ -35,6 +35,7 @@ from celery_delayq.errors import (
     StoreUnavailable,
 )
 from tests.operations.table import KEEPS, MAIL, OPERATIONS, fitting, revision_of, rule_row
+from tests.store.arguments import arguments
 from tests.store.held_and_behind import (
     HELD_TOO,
     behind_one_that_holds_no_longer,
@@ -398,7 +399,7 @@ def _cancel_undoably(ready):
 
 
 def _undo(*ids):
-    return lambda ready: ready.store.shard.calls.call("undo", hurries=0, tells=1, ids=ids)
+    return lambda ready: ready.store.shard.calls.call("undo", **arguments("undo", ids=ids))
 
 
 def cancelled(task_id, before=lambda _: None):
@@ -415,7 +416,8 @@ def _rule(what, called="rule", **fields):
     def take(ready):
         row = rule_row("rule", **fields)
         given = str(revision_of(ready.store)) if what == "cleared" else row
-        ready.store.shard.calls.call("rule", called=called, what=what, given=given, most=10)
+        asked = arguments("rule", called=called, what=what, given=given)
+        ready.store.shard.calls.call("rule", **asked)
 
     return take
 
@@ -425,7 +427,8 @@ def _change_rule(what, given):
 
     def take(ready):
         said = given.replace("{}", str(revision_of(ready.store)))
-        ready.store.shard.calls.call("rule", called="rule", what=what, given=said, most=10)
+        asked = arguments("rule", called="rule", what=what, given=said)
+        ready.store.shard.calls.call("rule", **asked)
 
     return take
 
@@ -448,8 +451,7 @@ def _name_rules(ready, digest="d", process=""):
 
 
 def _claim_rules(ready, over=""):
-    asked = {"held": "", "over": over, "skipped": []}
-    ready.store.scripts.call("rules_ahead", limit=5, lease=15_000, **asked)
+    ready.store.scripts.call("rules_ahead", **arguments("rules_ahead", over=over))
 
 
 def _give_up_rules(ready):

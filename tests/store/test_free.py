@@ -7,6 +7,7 @@ import pytest
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.store import KeyHolder, Outcome
 from celery_delayq.core.store.extras import Extras
+from tests.store.arguments import arguments
 from tests.store.held_keys import (
     END_MS,
     claimed,
@@ -83,7 +84,7 @@ def test_a_late_request_does_not_free_it_from_a_later_delivery(store, shard_step
     deliver(store, shard_steps)
 
     end = us + 1_000_000
-    told = store.scripts.call("free", **request, deadline=end, key="k", seen="")
+    told = store.scripts.call("free", **request, deadline=end, **arguments("free", key="k"))
 
     assert told[1] == b"stale"
     assert ends(store)

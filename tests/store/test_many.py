@@ -17,9 +17,7 @@ DONE, GONE = Outcome.DONE, Outcome.NOT_FOUND
 def cancelling(store, *targets, revoker):
     """A request to cancel them."""
     asked = {"mode": "cancel", "revoker": revoker, "tells": int(revoker != "none")}
-    return request(
-        store, "cancel", **asked, seen="", filter="", max_bytes=10**6, targets=list(targets)
-    )
+    return request(store, "cancel", **asked, targets=list(targets))
 
 
 def put(store, task_id, *, key="", tags=(), grace_ms=None):

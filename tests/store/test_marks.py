@@ -10,7 +10,6 @@ from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import Keys, Membership, NewEntry
 from celery_delayq.core.store.copies import Copies
 from celery_delayq.core.store.record import header_for
-from celery_delayq.core.store.schedule import MAX_BYTES
 from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, new_record
@@ -153,11 +152,6 @@ def asked_of(store, marks, *, adopts=False):
     request = requests.request(
         store,
         "schedule",
-        latest=MAX_DUE_MS,
-        supersede=0,
-        revokes="none",
-        tells=1,
-        max_bytes=MAX_BYTES,
         keep_ms=new[0].delivery.keep_ms,
         most_marks=new[0].delivery.most,
         entries=sent,

@@ -25,6 +25,7 @@ from celery_delayq.core.store.keys import KEYS
 from celery_delayq.core.store.record import lane_for
 from celery_delayq.errors import DelayQError
 from tests.operations.table import revision_of, rule_row
+from tests.store.arguments import arguments
 from tests.store.support import CLOCK, FAR_MS, LANE, NOW_MS, TIMEOUT_MS
 
 COUNT = int(os.environ.get("DELAYQ_MUTATIONS", "1"))  # of each kind, in each key
@@ -110,10 +111,11 @@ def furnish(store):
     store.schedule("revoked", FAR_MS)
     store.entries.cancel("revoked", owes=True)
     given = rule_row("rule")
-    store.shard.calls.call("rule", called="rule", what="put", given=given, most=9)
-    store.scripts.call("rules_named", process="p", digest="d", names="n", unknown="u", full=1)
-    told = {"called": "rule", "revision": revision_of(store), "look": FAR_MS}
-    store.shard.calls.call("fire", **told, trouble="bad", runs=())
+    store.shard.calls.call("rule", **arguments("rule", called="rule", what="put", given=given))
+    named = arguments("rules_named", process="p", digest="d", names="n", unknown="u", full=1)
+    store.scripts.call("rules_named", **named)
+    told = {"called": "rule", "revision": revision_of(store), "look": FAR_MS, "trouble": "bad"}
+    store.shard.calls.call("fire", **arguments("fire", **told))
     store.schedule("undone", FAR_MS)
     with part_of("bulk"):
         store.entries.cancel("undone", keeps=" 60000 10")

@@ -7,6 +7,7 @@ import pytest
 from celery_delayq.core.store import label_of
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import lane_for
+from tests.store.arguments import arguments
 from tests.store.support import FAR_MS, NOW_MS
 
 CELERY, MAIL = label_of("celery"), label_of("mail")
@@ -129,7 +130,7 @@ def test_a_step_reads_no_more_than_its_bytes_allow(store, payload):
     for step in range(20):
         store.schedule(f"a{step}", FAR_MS, payload=payload)
     size = len(store.record("a0"))
-    looked, *_ = store.scripts.call("queues", after=-1, order=-1, limit=100, max_bytes=size * 3 - 1)
+    looked, *_ = store.scripts.call("queues", **arguments("queues", max_bytes=size * 3 - 1))
     assert looked == 3
 
 

@@ -10,6 +10,7 @@ from celery_delayq.core.store.loads import OldEntry
 from celery_delayq.core.store.record import Template, header_for
 from celery_delayq.errors import UnreadableRecord
 from tests.store import requests, support
+from tests.store.arguments import arguments
 from tests.store.support import FAR_MS, LABELS, LINES, MEMBERSHIP, NOW_MS, ROUTE, new_record
 
 
@@ -258,11 +259,6 @@ def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):
 def test_a_template_that_many_share_is_sent_once(store, step):
     for number in range(3):
         store.schedule_relayed(f"a{number}", share=True)
-    if step == "page":
-        options = {"newest": 0, "after": -1, "order": -1, "first": 0, "before": 2**53}
-        options |= {"filter": "", "most": 9}
-    else:
-        options = {"asker": "t", "lease_ms": 1000, "catch_up": 0, "owes": 0, "last_ms": 0}
-    reply = store.scripts.call(step, limit=9, max_bytes=10**6, **options)
+    reply = store.scripts.call(step, **arguments(step, limit=9))
     (name,) = store.raw.hkeys(store.keys["templates"])
     assert [one.name for one in reply.templates] == [name]

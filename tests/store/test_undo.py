@@ -11,6 +11,7 @@ from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.record import lane_for
 from tests.store import requests
+from tests.store.arguments import arguments
 from tests.store.held_and_behind import behind_one_that_waits, second
 from tests.store.support import FAR_MS, HALF_PAST_US, NOW_MS
 
@@ -273,7 +274,7 @@ def test_a_request_from_before_a_newer_change_is_stale(store):
     cancel(store, "a")
 
     made = at(store, NOW_MS * 1000 - 1)
-    answer = store.scripts.call("undo", **made, hurries=0, tells=0, ids=["a"])
+    answer = store.scripts.call("undo", **made, **arguments("undo", ids=["a"]))
 
     assert answer[1] == b"stale"
     assert store.places("a") == []
@@ -480,7 +481,7 @@ def test_the_lines_of_a_bulk_are_found_among_others(store):
     found, cursor = [], 0
     while True:
         cursor, left, number, rows = store.scripts.call(
-            "undoable", part="undo", cursor=cursor, count=50, bulk="bulk1", id="", tells=1
+            "undoable", **arguments("undoable", part="undo", cursor=cursor, count=50, bulk="bulk1")
         )
         assert (left, number) == (150, len(rows))
         found += [(row.id, row.bulk, row.when) for row in rows]
