@@ -153,15 +153,15 @@ SABOTAGES = (
     ),
     _of("a lease that ran out is not marked", *("answer", "copies"), dead=0.2),
     _of("delivered tasks are forgotten at once", "answer"),
-    _of("only the latest delivered tasks are known", "answer"),
-    _of("delivered tasks are forgotten, not made the older ones", "answer"),
+    _of("only the latest delivered tasks are known", "answer", seed=119),
+    _of("delivered tasks are forgotten, not made the older ones", "answer", seed=119),
     _of(
         "after the clock was set back, delivered tasks are forgotten",
         "answer",
         clock_back=0.1,
-        seed=75,
+        seed=234,
     ),
-    _of("a leased entry counts as waiting", *("lost", "check"), seed=20),
+    _of("a leased entry counts as waiting", *("lost", "check"), seed=48),
     _of(
         "due times are not looked at",
         "early",
@@ -227,10 +227,7 @@ SABOTAGES = (
         confirm_lost=0.7,
         seed=223,
     ),
-    _keyed(
-        "a released entry loses its key",
-        "unique",
-    ),
+    _keyed("a released entry loses its key", "unique", seed=9),
     _held("a key is free once its task was delivered", "held"),
     _held("a delivered task that holds its key is not looked for", "held"),
     _held(
@@ -238,7 +235,7 @@ SABOTAGES = (
     ),
     _held("a word is about any delivery", *("freed", "stuck"), seed=30),
     _held("a word is about any task", *("end", "freed")),
-    _held("a lease ends the hold of a retry", "end", doubled=0.5, leases=0.5),
+    _held("a lease ends the hold of a retry", "end", doubled=0.5, leases=0.5, seed=49),
     _held("a run that ends before it is acknowledged is not heard", "stuck", held=0.3, seed=147),
     _held(
         "a word frees the key of an entry that waits again", *("unique", "freed"), **BACK, seed=37
@@ -254,13 +251,14 @@ SABOTAGES = (
         *("held", "unique"),
         keys="one",
         confirm_lost=0.7,
+        seed=18,
     ),
     _held("an entry with the id of its run goes on as a retry does", "held"),
     _held("a retry does not take its key along", "held"),
-    _held("an entry that goes leaves its name behind the holder", "behind"),
+    _held("an entry that goes leaves its name behind the holder", "behind", seed=13),
     _held("an entry that is moved goes before the holder", *("behind", "unique"), seed=69),
     replace(
-        _held("an entry comes forward too late", *("skipped", "undone"), seed=1740),
+        _held("an entry comes forward too late", *("skipped", "undone"), seed=1748),
         pauses=True,
     ),
     _paused(
@@ -336,7 +334,7 @@ SABOTAGES = (
         seed=16,
     ),
     replace(
-        _of("in progress a cursor is one step behind", "twice", interrupted=0.5),
+        _of("in progress a cursor is one step behind", "twice", interrupted=0.5, seed=7),
         sweeps=True,
     ),
     replace(_of("an id is looked for on its own shard only", "answer"), shards=3),
@@ -376,15 +374,20 @@ SABOTAGES = (
         seed=ENDED_TOO_SOON,
     ),
     replace(
-        _keyed("an undo takes the key from another entry", "unique", "ghost", keys="held"),
+        _keyed(
+            "an undo takes the key from another entry", "unique", "ghost", keys="held", seed=263
+        ),
         undoes=True,
     ),
-    replace(_of("an undo takes the id of another entry", "lost", "unasked", "check"), undoes=True),
+    replace(
+        _of("an undo takes the id of another entry", "lost", "unasked", "check", seed=76),
+        undoes=True,
+    ),
     _recurring("a run is written for any revision", "slot", asleep=0.1, seed=107),
     _recurring("a slot is not compared with the last one", "slot", held=0.3, asleep=0.2, seed=111),
     _recurring("a rule's old runs are not cleared up", "cleared"),
     _recurring("a rule writes before its old runs are cleared up", "slot", interrupted=0.9),
-    _recurring("a rule is changed by late requests", "order", **LATE, seed=120),
+    _recurring("a rule is changed by late requests", "order", **LATE, seed=138),
     _recurring(
         "a rule that stays as it is leaves no fence",
         "order",
@@ -395,16 +398,17 @@ SABOTAGES = (
     _recurring("a changed rule goes on behind the last slot", *("missed", "slot")),
     _recurring("a resumed rule goes on behind the last slot", *("missed", "slot"), seed=50),
     _recurring(
-        "a new rule's revisions begin at one", *("slot", "cleared"), held=0.3, asleep=0.2, seed=40
+        "a new rule's revisions begin at one", *("slot", "cleared"), held=0.3, asleep=0.2, seed=106
     ),
     _recurring(
         "a changed rule is looked at when it was changed",
         "left over",
         clock_back=0.05,
         interrupted=0.3,
+        seed=96,
     ),
-    _recurring("a process clears up though another one has", "cleared", asleep=0.2),
-    _recurring("a run that a user moved is cleared up as well", "cleared"),
+    _recurring("a process clears up though another one has", "cleared", asleep=0.2, seed=32),
+    _recurring("a run that a user moved is cleared up as well", "cleared", seed=11),
     _resharded("a shard that is resharded takes changes", *("answer", "lost", "unasked")),
     _resharded("a resharding leaves rules behind", "unasked"),
     _loaded("a rule that is loaded takes the place of the one that is there", "loaded", seed=13),
