@@ -28,7 +28,8 @@ ROOT = PACKAGE.parent
 TEXTS = (".py", ".md", ".toml", ".txt", ".json", ".lua", ".html")
 FOLDERS = ("celery_delayq", "tests", "example_project", ".ci", ".github")
 OWN = "tests/lab/house/"
-LOGGER = "logger"
+LOGGER, EXPORTED = "logger", "__all__"
+REFERENCE = re.compile(r":(func|class|data|exc|attr|meth):`~?(\w+)\.(\w+)`")
 Edit = tuple[int, int, str]
 
 
@@ -273,7 +274,8 @@ class Mover:
             name = self.names.get((each.old, each.name), each.name)
             if not each.name:
                 room, _, name = room.rpartition("/")
-            text = name if name == bound else f"{name} as {bound}"
+            said_twice = each.alias.asname == each.alias.name  # for type checkers: an export
+            text = name if name == bound and not said_twice else f"{name} as {bound}"
             statements[file.from_(room, node.level, self.room_of)].append(text)
         others = [alias for alias in node.names if alias not in [each.alias for each in mine]]
         if others:
@@ -293,7 +295,9 @@ class Mover:
 
     def in_strings(self, path: Path, text: str) -> str:
         """The text with paths of modules mended: dotted, with slashes, and as file names."""
-        if path.relative_to(ROOT).as_posix().startswith(OWN) or not self.paths.dotted:
+        if path.relative_to(ROOT).as_posix().startswith(OWN) or not (
+            self.paths.dotted or self.names
+        ):
             return text
         if path.suffix != ".py" or self._replaced(path, text) == text:
             return self._replaced(path, text)
@@ -303,12 +307,30 @@ class Mover:
 
     def _replaced(self, path: Path, text: str) -> str:
         dotted, slashed, short = self.paths
-        text = pattern(dotted, r"\.").sub(lambda g: dotted[g[0]], text)
-        text = pattern(slashed, "/").sub(lambda g: slashed[g[0]], text)
+        if dotted:
+            text = pattern(dotted, r"\.").sub(lambda g: dotted[g[0]], text)
+            text = pattern(slashed, "/").sub(lambda g: slashed[g[0]], text)
+        if path.is_relative_to(PACKAGE):
+            text = REFERENCE.sub(lambda g: self._reference(module_of(path), g), text)
         if short and path.is_relative_to(PACKAGE):
             words = "|".join(map(re.escape, short))
             text = re.sub(rf"(?<![\w/.])({words})\.py\b", lambda g: f"{short[g[1]]}.py", text)
         return text
+
+    def _reference(self, here: str | None, found: re.Match[str]) -> str:
+        """A docstring's ``:func:`module.name``` after the move."""
+        kind, module, name = found.groups()
+        olds = [old for old in self.modules if old.rpartition("/")[2] == module]
+        if len(olds) > 1:
+            beside = f"{(here or '').rpartition('/')[0]}/{module}"
+            olds = [old for old in olds if old == beside]
+        if not olds:
+            return found[0]
+        room = self.room_of[olds[0]]
+        name = self.names.get((olds[0], name), name)
+        is_own = here is not None and room == self.room_of[here]
+        where = "" if is_own else f"{room.removesuffix('/__init__').rpartition('/')[2]}."
+        return f":{kind}:`{where}{name}`"
 
     def _paths(self) -> Paths:
         """What a module's old path becomes."""
@@ -452,7 +474,7 @@ class Room:
         for part in self.parts:
             for name, meaning in part.meanings():
                 before = seen.setdefault(name, (meaning, part.old))
-                if before[0] != meaning:
+                if before[0] != meaning and before[1] != part.old:
                     yield f"{self.name}: {name} is of {before[1]} and of {part.old}"
 
         for part in self.parts:
@@ -463,7 +485,14 @@ class Room:
     def text(self, head: str | None) -> str:
         docstring = head or self._joined()
         raw = "r" * ("\\" in docstring)
-        lines = [f'{raw}"""{docstring}"""', "", "from __future__ import annotations", ""]
+        said: set[str] = set()
+        codes = [part.code(said) for part in self.parts]
+        lines = [f'{raw}"""{docstring}"""', ""]
+        if at_once := [part.old for part in self.parts if part.rest and not part.postpones]:
+            self.notes.append(f"{self.name}: no postponed annotations, as {at_once} has none")
+            lines += [each for part in self.parts for each in [*part.remarks, ""]]
+        else:
+            lines += ["from __future__ import annotations", ""]
         at_top: list[str] = []
         for_types: list[str] = []
         for part in self.parts:
@@ -474,11 +503,14 @@ class Room:
         lines += at_top
         if for_types:
             lines += ["", "if TYPE_CHECKING:", *for_types]
+        for part in self.parts:
+            lines += part.either
+        if exported := {name for part in self.parts for name in part.exported}:
+            lines += ["", f"__all__ = {sorted(exported)}"]
         if any(part.logs for part in self.parts):
             lines += ["", "logger = logger_of(__name__)"]
-        said: set[str] = set()
-        for part in self.parts:
-            lines += ["", "", part.code(said)]
+        for code in codes:
+            lines += ["", "", code]
         return "\n".join(lines) + "\n"
 
     def _joined(self) -> str:
@@ -486,7 +518,8 @@ class Room:
         last = self.name.rpartition("/")[2]
         ordered = sorted(self.parts, key=lambda part: part.old.rpartition("/")[2] != last)
         text = "\n\n".join(part.docstring.strip() for part in ordered if part.docstring)
-        self.notes.append(f"{self.name}: the docstrings of {len(self.parts)} modules are joined")
+        if len(self.parts) > 1:
+            self.notes.append(f"{self.name}: the docstrings of its parts are joined")
         return text + ("\n" if "\n" in text else "")
 
 
@@ -500,6 +533,10 @@ class Part:
         self.docstring = ast.get_docstring(self.tree, clean=False)
         self.imports: list[str] = []
         self.types: list[ast.stmt] = []
+        self.postpones = False  # its annotations are evaluated by nobody
+        self.remarks: list[str] = []  # why they are not postponed
+        self.either: list[str] = []  # imports that type checkers see otherwise
+        self.exported: list[str] = []
         self.logs = LOGGER in {name for node in self.tree.body for name in names_of(node)}
         self.rest: list[ast.stmt] = []
         self._take_apart()
@@ -509,13 +546,18 @@ class Part:
         after = self.tree.body[0].end_lineno if self.docstring is not None else 0
         for number, node in enumerate(body):
             is_import = isinstance(node, (ast.Import, ast.ImportFrom))
-            if not is_import and (not is_for_types(node) or node.orelse):
+            if not is_import and not is_for_types(node):
                 self.rest = body[number:]
                 break
             if is_import and getattr(node, "module", "") == "__future__":
-                pass
+                self.postpones = True
+            elif is_import and not (self.postpones or self.imports):
+                self.remarks = [each for each in self.lines[after : node.lineno - 1] if each]
+                self.imports += self.lines[node.lineno - 1 : node.end_lineno]
             elif is_import:
                 self.imports += self.lines[after : node.end_lineno]
+            elif node.orelse:
+                self.either += self.lines[node.lineno - 1 : node.end_lineno]
             else:
                 self.types += node.body
             after = node.end_lineno
@@ -540,7 +582,9 @@ class Part:
             if not isinstance(node, (ast.Assign, ast.AnnAssign)):
                 continue
             text = ast.unparse(node)
-            if name == LOGGER or text in said:
+            if name == EXPORTED:
+                self.exported = ast.literal_eval(node.value)
+            if name in (LOGGER, EXPORTED) or text in said:
                 for line in range(node.lineno, node.end_lineno + 1):
                     lines[line - 1 - self.after] = ""
             said.add(text)
@@ -561,7 +605,7 @@ class Part:
             if isinstance(node, (ast.Import, ast.ImportFrom)) or is_for_types(node):
                 yield from imported(node)
             for name in names_of(node):
-                if name == LOGGER:
+                if name in (LOGGER, EXPORTED):
                     continue
                 is_plain = isinstance(node, (ast.Assign, ast.AnnAssign))
                 yield name, ast.unparse(node) if is_plain else f"defined in {self.old}"
@@ -574,7 +618,8 @@ def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
                 yield alias.asname or alias.name, f"{'.' * each.level}{each.module}.{alias.name}"
         elif isinstance(each, ast.Import):
             for alias in each.names:
-                yield alias.asname or alias.name.partition(".")[0], alias.name
+                top = alias.name.partition(".")[0]
+                yield alias.asname or top, alias.name if alias.asname else top
 
 
 def files() -> Iterator[Path]:
@@ -609,4 +654,6 @@ def read_heads(text: str) -> dict[str, tuple[str, str]]:
 
 
 def digest_of(docstrings: Iterable[str | None]) -> str:
-    return hashlib.sha256("\0".join(each or "" for each in docstrings).encode()).hexdigest()[:8]
+    """A digest of docstrings, but for the modules that they name: an earlier step renames them."""
+    text = re.sub(r"[\w/.]+\.py|:\w+:`.*?`", "", "\0".join(each or "" for each in docstrings))
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

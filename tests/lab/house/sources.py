@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.lab.roads import PACKAGE
-
+PACKAGE = Path(__file__).parents[3] / "celery_delayq"
 RUN, TYPE, LATE, NAMED = "run", "type", "late", "named"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
