@@ -1,6 +1,7 @@
 """One scanner serves all shards in turn: in virtual time, and on a real Redis."""
 
 import math
+import threading
 import uuid
 
 import pytest
@@ -11,7 +12,7 @@ from celery_delayq.core.handover.scanner import Scanner
 from celery_delayq.core.hooks import Hooks
 from celery_delayq.core.store.keys import Keys, shard_of
 from celery_delayq.errors import BrokerDown, StoreUnavailable
-from tests.scanner.fakes import HOUR_MS, START_MS, FakeEngine, FakeRelay, FakeStop
+from tests.scanner.fakes import HOUR_MS, START_MS, FakeEngine, FakeRelay
 from tests.support.waiting import eventually
 
 FOREVER = 300  # seconds of safety interval: only a notification can wake the scanner
@@ -39,9 +40,7 @@ def sharded(world):
         return said
 
     made.wakeup.wait = told
-    stop = made.scanner._stopping
     made.scanner = Scanner(made.relays, made.wakeup, safety_interval=5.0, lease=30.0, hooks=Hooks())
-    made.scanner._stopping = stop
     return made
 
 
@@ -238,7 +237,7 @@ def test_a_node_that_answers_but_refuses_is_tried_and_logged_less_and_less_often
     assert min(event.waits[1:]) >= 0.5
 
     apart.steps_by_shard[0].on_move = lambda: None
-    apart.scanner._stopping = FakeStop(apart)
+    apart.scanner._stopping = threading.Event()
     apart.run(waits=len(apart.waits) + 1)
     assert shard.pauses.next() <= 0.5
 
@@ -260,7 +259,7 @@ def test_an_answer_brings_a_shard_back(apart):
     back = Away(Never(), lambda: apart.say("interrupt"))
     back._watch([apart.scanner._shards[0]])
     assert apart.log[-1] == "interrupt"
-    apart.scanner._stopping = FakeStop(apart)
+    apart.scanner._stopping = threading.Event()
     apart.run(waits=len(apart.waits) + 1)
     assert apart.asked.count(0) == 2
     assert not apart.scanner._away.shards

@@ -380,7 +380,7 @@ class Store:
     def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
         """A copy arrives at a worker; returns the attempt that arrived first."""
         *hand_over, attempt = hand_over_and_attempt
-        until = clock.monotonic() + self.shard.timeout
+        until = clock.monotonic() + self.shard.calls.timeout
         return self.copies(lease).first((*hand_over,), attempt, until)
 
     def delivery(self, task_id, *, again=True) -> Delivery:

@@ -178,7 +178,7 @@ class Entries:
     ) -> list[Receipt | DelayQError]:
         """Schedule entries, in one step per shard; see :func:`schedule.schedule`."""
         shards = self.unasked_shards
-        until = clock.monotonic() + shards[0].timeout if until is None else until
+        until = clock.monotonic() + shards[0].calls.timeout if until is None else until
 
         def step(shard: Shard, some: Sequence[NewEntry]) -> list[Receipt | DelayQError]:
             return schedule(

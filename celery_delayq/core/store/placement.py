@@ -70,7 +70,7 @@ def change(
     Returns:
         The answer of that shard. If none has it: ``HANDED_OVER``, if one knows of that.
     """
-    until = clock.monotonic() + shards[0].timeout
+    until = clock.monotonic() + shards[0].calls.timeout
     best: tuple[Outcome, Detail] | None = None
     for shard in to_ask(shards, who):
         answer = step(shard, until)

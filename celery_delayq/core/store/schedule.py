@@ -63,7 +63,7 @@ def schedule(
         For each a receipt, or the reason why it was not scheduled: ``AlreadyScheduled`` (the entry
         with its id or key is untouched), ``InFlight``, or ``InvalidDueTime`` (past 2255-06-05).
     """
-    until = clock.monotonic() + shard.timeout if until is None else until
+    until = clock.monotonic() + shard.calls.timeout if until is None else until
     answers: list[Answer | None] = [None] * len(new)
     left = list(range(len(new)))
     while left:

@@ -49,11 +49,6 @@ class Shard:
         """The names of its keys."""
         return self.scripts.keys
 
-    @property
-    def timeout(self) -> float:
-        """The longest that a call may take, in seconds."""
-        return self.calls.timeout
-
     def check_membership(self) -> str:
         """Check that this process may read the shard; see :meth:`Registration.check_membership`."""
         if self._meeting_place is not None:
