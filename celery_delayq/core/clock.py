@@ -59,7 +59,7 @@ _DELAY = "a timedelta or a number of seconds that ends before 2255-06-05"
 _NOT_A_TIME = "; a delay goes to delay_for, or after="
 _NOT_A_DELAY = "; a time goes to delay_until, or at="
 _MILLISECONDS = "; milliseconds are divided by 1000"
-_A_DAY = "; a date has no time of day: make it a datetime"
+_NO_TIME_OF_DAY = "; a date has no time of day: make it a datetime"
 _ARGUMENTS = "; the time comes first, then the task's arguments"
 _A_DATE = "; text begins with a whole date, such as 2030-01-31T09:00"
 _CELERYS = "an ISO 8601 text that Celery can read"
@@ -234,7 +234,7 @@ def _to_us(value: TimeInput, zone: tzinfo) -> int:
     if isinstance(value, timedelta):
         raise NotADueTime(value, _TIME + _NOT_A_TIME)
     if isinstance(value, date):
-        raise NotADueTime(value, _TIME + _A_DAY)
+        raise NotADueTime(value, _TIME + _NO_TIME_OF_DAY)
     return _seconds_to_us(value, _TIME)
 
 

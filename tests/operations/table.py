@@ -208,7 +208,7 @@ def _dumped(ready: Prepared) -> list[tuple[str, str]]:
 
 def _load(ready: Prepared) -> list[object]:
     record = new_record("loaded", header_for("L", "celery"))
-    return loads.load(ready.store.entries, [OldEntry("loaded", NOW_MS, NOW_MS * 1000, record)])
+    return loads.restore(ready.store.entries, [OldEntry("loaded", NOW_MS, NOW_MS * 1000, record)])
 
 
 def _load_one(delayq: DelayQ, task_id: str) -> object:
@@ -464,7 +464,7 @@ OPERATIONS = (
     reads("counts", _counted, (2, 1, 1, 1), face={"counts": lambda delayq, _: delayq.counts()}),
     reads(
         "ahead",
-        lambda ready: overview.ahead(ready.store.entries.shards, 1000, 2),
+        lambda ready: overview.falling_due(ready.store.entries.shards, 1000, 2),
         (NOW_MS + 2000, [0, 0]),
     ),
     reads(

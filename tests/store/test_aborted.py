@@ -567,7 +567,7 @@ def _load_refused(ready):
     """An entry that its list refused, with every field that an entry can have."""
     made = to_load(Extras("key", ("one", "two")))
     old = OldEntry(*made, "refused", NOW_MS + 9, 1, 1, True, "NO_ROUTE")
-    loads.load(ready.store.entries, [old])
+    loads.restore(ready.store.entries, [old])
 
 
 def uncertain(ready):
@@ -693,7 +693,7 @@ def holding(ready):
 
 
 def _load_behind(ready):
-    loads.load(ready.store.entries, [OldEntry(*to_load(HELD_TOO), "behind", NOW_MS)])
+    loads.restore(ready.store.entries, [OldEntry(*to_load(HELD_TOO), "behind", NOW_MS)])
 
 
 def held_under_a_lease(ready):

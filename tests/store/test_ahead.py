@@ -5,7 +5,7 @@ from tests.store.support import NOW_MS
 
 
 def told(store, span_ms, spans, **after):
-    return overview.ahead(store.entries.shards, span_ms, spans, **after)
+    return overview.falling_due(store.entries.shards, span_ms, spans, **after)
 
 
 def test_each_entry_is_counted_in_the_span_in_which_it_is_due(store):

@@ -161,7 +161,7 @@ def test_released_it_goes(store, shard_steps, size):
 def load(store, task_id="b", place="behind", **more):
     record = new_record(task_id, header_for("L", "celery"), share=True).with_extras(FINISHED)
     old = loads.OldEntry(task_id, NOW_MS, NOW_MS * 1000, record, place, NOW_MS, **more)
-    return loads.load(store.entries, [old])
+    return loads.restore(store.entries, [old])
 
 
 @pytest.mark.usefixtures("hold")

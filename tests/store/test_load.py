@@ -1,7 +1,7 @@
 """The step that loads dumped entries: a late request of it changes nothing."""
 
 from celery_delayq.core.store import State
-from celery_delayq.core.store.loads import OldEntry, load
+from celery_delayq.core.store.loads import OldEntry, restore
 from celery_delayq.core.store.record import header_for
 from tests.store.requests import entries_sent
 from tests.store.support import FAR_MS, NOW_MS, new_record
@@ -12,7 +12,7 @@ def request(store, *, issued_ms, entry):
     issued = issued_ms * 1000
     words = {"operation": b"one", "issued": issued, "deadline": deadline, "began": issued}
     words["store"] = store.raw.hget(store.keys["meta"], "store") or b""
-    entries = entries_sent(store, "load", lambda entries: load(entries, [entry]))
+    entries = entries_sent(store, "load", lambda entries: restore(entries, [entry]))
     return store.scripts.call("load", **words, entries=entries)
 
 

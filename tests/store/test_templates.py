@@ -140,7 +140,7 @@ def edit_another(store):
 
 def load_one(store):
     record = new_record("new", b"1L6:celery", share=True)
-    loads.load(store.entries, [OldEntry("new", NOW_MS, NOW_MS * 1000, record)])
+    loads.restore(store.entries, [OldEntry("new", NOW_MS, NOW_MS * 1000, record)])
 
 
 @pytest.mark.parametrize("way", [schedule_anew, schedule_some, edit_another, load_one])

@@ -24,7 +24,7 @@ from ...core.logs import logger_of, plain
 from ...core.message.headers import DUE_HEADER, PUT_OFFS_HEADER, put_offs_in
 from ...core.scheduling.request import Request
 from ...core.services import Services
-from ...core.store.loads import DEAD, REFUSED, OldEntry, load
+from ...core.store.loads import DEAD, REFUSED, OldEntry, restore
 from ...core.store.record import NewRecord
 
 logger = logger_of(__name__)
@@ -120,7 +120,7 @@ def _store(services: Services, entry: OldEntry) -> None:
         DelayQError: it is not stored.
     """
     until = clock.monotonic() + IN_THE_WAY
-    while isinstance((answer := load(services.entries, [entry])[0]), DelayQError):
+    while isinstance((answer := restore(services.entries, [entry])[0]), DelayQError):
         # On RabbitMQ, a launch may run, and fail, before its scanner has acknowledged it.
         if clock.monotonic() > until:
             raise answer

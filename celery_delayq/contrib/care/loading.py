@@ -182,7 +182,7 @@ class _Loading:
             if self._moving is not None and not is_all_paused(self._services):
                 self._moving()
             self._moving = None
-            for answer in loads.load(self._services.entries, entries):
+            for answer in loads.restore(self._services.entries, entries):
                 self._count(loaded, answer)
         return loaded
 

@@ -193,10 +193,10 @@ class Entries:
 
         if len(shards) == 1:
             return step(shards[0], new)
-        refused = placement.refused(shards, new, supersede=supersede, until=until, pauses=pauses)
-        rest = [entry for place, entry in enumerate(new) if place not in refused]
+        refusals = placement.refused(shards, new, supersede=supersede, until=until, pauses=pauses)
+        rest = [entry for place, entry in enumerate(new) if place not in refusals]
         answers = iter(self.in_parts(rest, step))
-        return [refused.get(place) or next(answers) for place in range(len(new))]
+        return [refusals.get(place) or next(answers) for place in range(len(new))]
 
     def wait_for_replicas(self, receipts: Sequence[Receipt], wanted: Wanted) -> int:
         """Wait until replicas have the entries that :meth:`schedule` just wrote; never raises.
@@ -297,13 +297,13 @@ class Entries:
 
     @_over_its_shards
     def free(self, key: str, seen: str = "") -> tuple[Outcome, str]:
-        """Free a key that an entry which has left still holds; see :func:`holder.free`."""
-        return holder.free(self._of_key(key, self.unasked_shards), key, seen=seen)
+        """Free a key that an entry which has left still holds; see :func:`holder.free_key`."""
+        return holder.free_key(self._of_key(key, self.unasked_shards), key, seen=seen)
 
     @_over_its_shards
     def holder(self, key: str) -> KeyHolder | None:
         """Return the holder of a key, or ``None``."""
-        return holder.find(self._of_key(key, self.shards), key)
+        return holder.holder_of(self._of_key(key, self.shards), key)
 
     def _of_key(self, key: str, shards: Sequence[Shard]) -> Shard:
         return shards[shard_of(key, len(shards))]

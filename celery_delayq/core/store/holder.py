@@ -42,7 +42,7 @@ class KeyHolder:
     until_finished: bool = False
 
 
-def find(shard: Shard, key: str) -> KeyHolder | None:
+def holder_of(shard: Shard, key: str) -> KeyHolder | None:
     """Return the holder of a key, or ``None``."""
     state, task_id, *more = shard.scripts.call("holder", key=key) or (b"", b"")
     found = KeyHolder(key, _text(task_id), state.decode())
@@ -61,7 +61,7 @@ def find(shard: Shard, key: str) -> KeyHolder | None:
     )
 
 
-def free(
+def free_key(
     shard: Shard, key: str, *, seen: str = "", until: float | None = None
 ) -> tuple[Outcome, str]:
     """Free a key that an entry which has left still holds.

@@ -76,7 +76,7 @@ def waiting(
             before_ms=end_ms,
         )
         return _tagged(shards, whole, newest_first, behind)
-    rows = (
+    by_shard = (
         pages.rows(
             shard,
             number,
@@ -90,7 +90,7 @@ def waiting(
         )
         for number, shard in enumerate(shards)
     )
-    return pages.readable(heapq.merge(*rows, key=attrgetter("place"), reverse=newest_first))
+    return pages.readable(heapq.merge(*by_shard, key=attrgetter("place"), reverse=newest_first))
 
 
 def _tagged(

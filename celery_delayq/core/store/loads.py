@@ -49,7 +49,7 @@ class OldEntry:
         return f"{self.attempts}:{self.refusals}:{int(self.uncertain)}"
 
 
-def load(entries: Entries, given: Sequence[OldEntry]) -> list[str | DelayQError]:
+def restore(entries: Entries, given: Sequence[OldEntry]) -> list[str | DelayQError]:
     """Restore entries, those of a shard in one step; the caller bounds how many.
 
     Returns:
@@ -66,7 +66,7 @@ def load(entries: Entries, given: Sequence[OldEntry]) -> list[str | DelayQError]
 def _load(shard: Shard, given: Sequence[OldEntry]) -> Iterator[str | DelayQError]:
     (text,) = shard.calls.call("load", entries=list(_arguments(given)))
     words = text.decode(errors="replace").split(" ")
-    return (_read(word, entry) for word, entry in zip(words, given, strict=True))
+    return (_answer(word, entry) for word, entry in zip(words, given, strict=True))
 
 
 def _arguments(entries: Sequence[OldEntry]) -> Iterator[object]:
@@ -82,7 +82,7 @@ def _arguments(entries: Sequence[OldEntry]) -> Iterator[object]:
         yield from (entry.claim, entry.error, int(entry.is_named))
 
 
-def _read(word: str, entry: OldEntry) -> str | DelayQError:
+def _answer(word: str, entry: OldEntry) -> str | DelayQError:
     status, _, holder = word.partition(":")
     if status not in ("taken", "held"):
         return status

@@ -188,7 +188,7 @@ def _known(ms: int) -> int | None:
     return None if ms < 0 else ms
 
 
-def ahead(
+def falling_due(
     shards: Iterable[Shard], span_ms: int, spans: int, after_ms: int = -1
 ) -> tuple[int, list[int]]:
     """Return the time now, in ms, and how many entries fall due in each span after a time, or now.

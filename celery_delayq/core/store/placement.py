@@ -116,7 +116,7 @@ def _in_the_way(
     shard: Shard, task_id: str, supersede: bool, until: float, pauses: Iterable[float]
 ) -> DelayQError | None:
     try:
-        entry = _read(shard, task_id, until, pauses)
+        entry = _found(shard, task_id, until, pauses)
     except UnreadableRecord:
         return AlreadyScheduled(task_id)
     # The running task schedules itself anew, and this is the entry that delivered it.
@@ -125,7 +125,7 @@ def _in_the_way(
     return (InFlight if entry.state is State.IN_FLIGHT else AlreadyScheduled)(task_id)
 
 
-def _read(shard: Shard, task_id: str, until: float, pauses: Iterable[float]) -> Entry | None:
+def _found(shard: Shard, task_id: str, until: float, pauses: Iterable[float]) -> Entry | None:
     attempts = Attempts(until, iter(pauses))
     while True:
         try:

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidOption
-from ..store.selection_scan import Position
+from ..store import Position
 
 LAST_NUMBER = 2**47  # of insertion
 

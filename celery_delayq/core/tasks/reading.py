@@ -129,7 +129,7 @@ def ahead(
     services: Services, span_ms: int, spans: int, after_ms: int = -1
 ) -> tuple[int, list[int]]:
     """Return the time now, in ms, and how many tasks fall due in each span; see the store's."""
-    return overview.ahead(services.entries.shards, span_ms, spans, after_ms)
+    return overview.falling_due(services.entries.shards, span_ms, spans, after_ms)
 
 
 def departure(

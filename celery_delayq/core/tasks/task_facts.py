@@ -10,10 +10,10 @@ from uuid import UUID
 
 from ..clock import EPOCH
 
-Task = Any  # a ScheduledTask, whose module imports this one
+Waiting = Any  # a ScheduledTask, whose module imports this one
 
 
-def facts_of(task: Task) -> dict[str, Any]:
+def facts_of(task: Waiting) -> dict[str, Any]:
     """Return the facts about a task, with arguments as text; rare facts only if it has them."""
     # The times of an unreadable task are unknown.
     is_read = task.created != EPOCH
@@ -48,7 +48,7 @@ def facts_of(task: Task) -> dict[str, Any]:
     return {**facts, **{name: value for name, value in more.items() if value}}
 
 
-def json_facts_of(task: Task) -> dict[str, Any]:
+def json_facts_of(task: Waiting) -> dict[str, Any]:
     """Return the same as JSON values; see ``ScheduledTask.facts``."""
     facts = facts_of(task)
     for name, value in zip(("args", "kwargs"), task.shown_arguments(), strict=True):
