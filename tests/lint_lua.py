@@ -9,9 +9,8 @@ import re
 import sys
 from collections import Counter
 
-from celery_delayq.core.store.assembly import Code, definitions_of
 from celery_delayq.core.store.keys import KEYS
-from celery_delayq.core.store.scripts import arguments_of, load, prelude
+from celery_delayq.core.store.scripts import Code, arguments_of, definitions_of, load, prelude
 from tests.support import lua_files
 from tests.support.lua_chunk import compiled
 

@@ -22,10 +22,10 @@ from weakref import WeakKeyDictionary
 from ..core.clock import EPOCH, from_ms
 from ..core.services import Services
 from ..core.store import NewEntry
+from ..core.store.calls import Shard
 from ..core.store.entries import Entries
 from ..core.store.keys import shard_of
 from ..core.store.record import FORMAT
-from ..core.store.shard import Shard
 from ..core.store.values import time_in
 from ..core.tasks.changing import withdraw
 from ..core.tasks.scheduled_task import ScheduledTask

@@ -15,8 +15,7 @@ from .leaves import leaf
 from .logs import logger_of
 from .message.body import message_body
 from .message.headers import LAUNCH
-from .store.outcome import Outcome
-from .store.values import Cancelled
+from .store.values import Cancelled, Outcome
 
 logger = logger_of(__name__)
 

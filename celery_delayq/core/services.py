@@ -34,15 +34,14 @@ from .servers.endpoint import Server
 from .settings import MOST_SHARDS, SETTINGS, Settings, written
 from .store.entries import Entries
 from .store.keys import Keys
-from .store.registration import Membership, Registration
+from .store.membership import Membership, Registration
 from .store.scripts import Scripts
 from .store.values import Cancelled
 from .zones import local
 
 if TYPE_CHECKING:
     # Of a process that scans, or receives relayed tasks.
-    from .store.copies import Copies
-    from .store.scanner_steps import ScannerSteps
+    from .store.delivery import Copies, ScannerSteps
     from .store.wakeup import Wakeup
 
 logger = logger_of(__name__)
@@ -180,7 +179,7 @@ class Services:
 
         With *owes*, they record that ``REVOKED`` must be stored for tasks that are skipped as late.
         """
-        from .store.scanner_steps import new_name
+        from .store.delivery import new_name
 
         connection, name, hooks = self.connect(), new_name(), self.hooks
         apart, meeting_place = self.configured.meeting_place, None
@@ -202,7 +201,7 @@ class Services:
         meeting_place: Registration | None = None,
     ) -> ScannerSteps:
         """Return the named scanner's steps for one shard."""
-        from .store.scanner_steps import GONE_AFTER, ScannerSteps
+        from .store.delivery import GONE_AFTER, ScannerSteps
 
         settings = self.settings
         return ScannerSteps(
@@ -434,7 +433,7 @@ class Configured:
 
     @cached_property
     def copies(self) -> Copies:
-        from .store.copies import Copies
+        from .store.delivery import Copies
 
         lasts = max(self.settings.lease, self._broker().visibility_timeout)
         return Copies(self.scripts, lasts, self.settings.remember)

@@ -32,8 +32,7 @@ from ..core.message.destination import header_of
 from ..core.message.headers import EXPIRES_HEADER, LAUNCH
 from ..core.message.outgoing import OutgoingMessage, dumps, list_key, record_of
 from ..core.message.shown import is_celery_s, shown
-from ..core.store.extras import Extras
-from ..core.store.record import NewRecord, Record, header_for
+from ..core.store.record import Extras, NewRecord, Record, header_for
 
 
 class Draft:

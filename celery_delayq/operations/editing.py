@@ -16,8 +16,7 @@ from ..core.errors import StoreUnavailable
 from ..core.message.expiry import warn_of_expiry
 from ..core.services import HasServices, Services
 from ..core.store import Outcome
-from ..core.store.extras import Tags
-from ..core.store.record import NewRecord
+from ..core.store.record import NewRecord, Tags
 from ..core.tasks.targets import Named, checked_revision, of_one_task, target_of
 from .edits import KEPT, Edit, edited
 

@@ -12,7 +12,7 @@ from ..core.services import Services
 from ..core.store import Filter, Match, Shard, State
 from ..core.store.changes import edit
 from ..core.store.record import NewRecord, Record
-from ..core.store.selection_scan import peek
+from ..core.store.selection import peek
 from ..core.store.values import entry_of
 from ..core.tasks.count import Tally
 from .edits import CANVAS, Edit, edited

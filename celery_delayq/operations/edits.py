@@ -13,9 +13,8 @@ from ..core.clock import from_ms
 from ..core.errors import InvalidOption, MessageTooLarge, NotATask, UnreadableRecord
 from ..core.services import Services
 from ..core.store import Entry, checked_name
-from ..core.store.extras import MOST_TAGS, Extras
 from ..core.store.keys import shard_of
-from ..core.store.record import LAST_MS, NewRecord
+from ..core.store.record import LAST_MS, MOST_TAGS, Extras, NewRecord
 from .draft import Draft
 
 

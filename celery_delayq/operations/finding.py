@@ -18,8 +18,8 @@ from ..core import clock
 from ..core.errors import InvalidOption
 from ..core.servers.connection import packed
 from ..core.services import HasServices, Services
+from ..core.store.calls import Shard
 from ..core.store.scripts import Scripts
-from ..core.store.shard import Shard
 from ..core.tasks import reading
 
 SHORTEST = 6  # characters of an id's beginning; shorter ones have too many matches

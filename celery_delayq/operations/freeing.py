@@ -7,7 +7,7 @@ from ..core.errors import InvalidOption
 from ..core.logs import logger_of
 from ..core.services import HasServices
 from ..core.store import KeyHolder, Outcome
-from ..core.store.ids import checked_name
+from ..core.store.keys import checked_name
 
 logger = logger_of(__name__)
 

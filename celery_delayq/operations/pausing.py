@@ -14,7 +14,7 @@ from ..core.errors import InvalidOption
 from ..core.logs import counted, lasting, logger_of, plain
 from ..core.services import HasServices, Services
 from ..core.store import Pause, What, lane_for, lane_in_words
-from ..core.store.overview import OVERDUE
+from ..core.store.counts import OVERDUE
 from ..core.tasks.noting import note
 
 logger = logger_of(__name__)

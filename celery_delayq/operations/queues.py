@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.services import Services
 from ..core.store import Pause, QueueCount, label_of
-from ..core.store.queue_counts import WalkPosition, walk
+from ..core.store.counts import WalkPosition, walk
 from ..core.tasks.queue_names import names_in
 
 MOST = 10_000  # waiting tasks to read for counts

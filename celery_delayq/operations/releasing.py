@@ -22,7 +22,7 @@ from ..core.services import Services
 from ..core.store import Filter, Match, Shard, label_of
 from ..core.store.changes import release
 from ..core.store.record import NewRecord, Record
-from ..core.store.selection_scan import peek
+from ..core.store.selection import peek
 from ..core.store.values import State, entry_of
 from ..core.tasks.count import Count, Tally
 from .draft import Draft

@@ -16,7 +16,7 @@ from ..core.errors import StoreUnavailable
 from ..core.services import Services
 from ..core.store import Change, Filter, Match, Outcome, Shard, target_of_member
 from ..core.store.record import NewRecord, Record
-from ..core.store.selection_scan import peek
+from ..core.store.selection import peek
 from ..core.tasks.count import Tally
 
 STEP = 50  # members to read and write in one step: about 5 ms of Redis's time

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from kombu import Exchange, Queue
 
-from celery_delayq.core.store.pages import PAGE
+from celery_delayq.core.store.listing import PAGE
 from celery_delayq.errors import InvalidDueTime, InvalidOption
 from tests.app.support import FAR
 

@@ -16,7 +16,7 @@ from fakeredis import TcpFakeServer
 from celery_delayq import Defer, Item, signals
 from celery_delayq.core import clock
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.core.store.replicas import GRACE, TOLD_EVERY
+from celery_delayq.core.store.calls import GRACE, TOLD_EVERY
 from celery_delayq.operations.bulk import SLICE
 from tests.app.support import FAR, LONG_AGO, only_message
 from tests.app.test_far_eta import Consumer
@@ -85,7 +85,7 @@ def waiting(app_on, pair):
 
 
 def warnings_of(caplog):
-    told = [one for one in caplog.records if one.name == "celery_delayq.core.store.replicas"]
+    told = [one for one in caplog.records if one.name == "celery_delayq.core.store.calls"]
     assert all(one.levelno == logging.WARNING for one in told)
     return [one.getMessage() for one in told]
 

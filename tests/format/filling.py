@@ -14,7 +14,7 @@ from kombu import Exchange, Queue
 from celery_delayq import DelayQ
 from celery_delayq.core.clock import monotonic
 from celery_delayq.core.store import Keys
-from celery_delayq.core.store.scanner_steps import ScannerSteps
+from celery_delayq.core.store.delivery import ScannerSteps
 from tests.app.support import FAR, LONG_AGO, arrive_in_protocol_1
 
 CONF = {

@@ -27,16 +27,15 @@ from celery_delayq.core.store import (
     Filter,
     LeasedEntry,
     changes,
-    loads,
-    overview,
-    selection_scan,
+    counts,
+    entries,
+    selection,
 )
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.ids import target_of
-from celery_delayq.core.store.loads import OldEntry
-from celery_delayq.core.store.record import header_for, label_of, lane_for
-from celery_delayq.core.store.registration import Membership, Registration
-from celery_delayq.core.store.scanner_steps import ScannerSteps
+from celery_delayq.core.store.delivery import ScannerSteps
+from celery_delayq.core.store.entries import OldEntry
+from celery_delayq.core.store.keys import target_of
+from celery_delayq.core.store.membership import Membership, Registration
+from celery_delayq.core.store.record import Extras, header_for, label_of, lane_for
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption, NotUndone
 from tests.app.support import FAR
@@ -198,7 +197,7 @@ def _sifted(ready: Prepared) -> list[str]:
 def _peeked(ready: Prepared) -> list[tuple[str, str]]:
     chosen = Filter()
     members = [member for page in ready.store.pages(chosen) for member in page]
-    seen = selection_scan.read(ready.store.shard, chosen, members)
+    seen = selection.read(ready.store.shard, chosen, members)
     return [(entry.task_id, entry.state.value) for _, entry in seen]
 
 
@@ -208,7 +207,7 @@ def _dumped(ready: Prepared) -> list[tuple[str, str]]:
 
 def _load(ready: Prepared) -> list[object]:
     record = new_record("loaded", header_for("L", "celery"))
-    return loads.restore(ready.store.entries, [OldEntry("loaded", NOW_MS, NOW_MS * 1000, record)])
+    return entries.restore(ready.store.entries, [OldEntry("loaded", NOW_MS, NOW_MS * 1000, record)])
 
 
 def _load_one(delayq: DelayQ, task_id: str) -> object:
@@ -464,7 +463,7 @@ OPERATIONS = (
     reads("counts", _counted, (2, 1, 1, 1), face={"counts": lambda delayq, _: delayq.counts()}),
     reads(
         "ahead",
-        lambda ready: overview.falling_due(ready.store.entries.shards, 1000, 2),
+        lambda ready: counts.falling_due(ready.store.entries.shards, 1000, 2),
         (NOW_MS + 2000, [0, 0]),
     ),
     reads(

@@ -45,8 +45,8 @@ from celery_delayq.core.integration.task import install
 from celery_delayq.core.message import headers
 from celery_delayq.core.scheduling import options
 from celery_delayq.core.settings import SETTINGS
-from celery_delayq.core.store.holder import KeyHolder
-from celery_delayq.core.store.overview import Counts, Pause
+from celery_delayq.core.store.counts import Counts, Pause
+from celery_delayq.core.store.lookup import KeyHolder
 from celery_delayq.core.tasks.editable import Changes
 from celery_delayq.core.tasks.task_facts import facts_of
 from celery_delayq.operations.cli import command_health, delayq

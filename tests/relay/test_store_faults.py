@@ -4,7 +4,7 @@ import pytest
 import redis
 from kombu import Queue
 
-from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
+from celery_delayq.core.store.delivery import MAX_REFUSALS
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import StoreUnavailable
 from tests.lab.faults.proxy import Proxy

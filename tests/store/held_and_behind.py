@@ -4,7 +4,7 @@ Each function takes a prepared store; see ``tests/operations/table.py``.
 """
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store.extras import HELD, Extras
+from celery_delayq.core.store.record import HELD, Extras
 from tests.store.support import FAR_MS, NOW_MS
 
 HELD_TOO = Extras("held key", ("all",), hold="f1000")

@@ -8,9 +8,8 @@ import pytest
 from celery_delayq.core import clock
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.ids import target_of_key
-from celery_delayq.core.store.record import header_for
+from celery_delayq.core.store.keys import target_of_key
+from celery_delayq.core.store.record import Extras, header_for
 from celery_delayq.errors import AlreadyScheduled
 from tests.store.support import FAR_MS, NOW_MS, new_record
 from tests.support.waiting import PATIENCE

@@ -12,10 +12,10 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry
-from celery_delayq.core.store.caller import OPERATION_BYTES
-from celery_delayq.core.store.ids import target_of
+from celery_delayq.core.store.calls import OPERATION_BYTES
+from celery_delayq.core.store.keys import target_of
+from celery_delayq.core.store.membership import Registration
 from celery_delayq.core.store.record import header_for
-from celery_delayq.core.store.registration import Registration
 from tests.store.arguments import arguments
 from tests.store.support import (
     CLOCK,

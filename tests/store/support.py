@@ -28,13 +28,14 @@ from celery_delayq.core.store import (
     Outcome,
     Position,
     Shard,
-    selection_scan,
+    selection,
 )
-from celery_delayq.core.store.copies import Copies
-from celery_delayq.core.store.extras import HELD, Extras
+from celery_delayq.core.store.delivery import Copies, ScannerSteps
 from celery_delayq.core.store.keys import KEYS, Keys
 from celery_delayq.core.store.record import (
     FORM,
+    HELD,
+    Extras,
     NewRecord,
     Record,
     Template,
@@ -43,7 +44,6 @@ from celery_delayq.core.store.record import (
     lane_for,
     whole,
 )
-from celery_delayq.core.store.scanner_steps import ScannerSteps
 from celery_delayq.core.store.scripts import Scripts, load
 from celery_delayq.errors import DelayQError
 from tests.support.shards import SHARDS
@@ -368,9 +368,7 @@ class Store:
 
     def pages(self, chosen: Filter):
         """The members that a selection may mean, page by page."""
-        return selection_scan.pages(
-            self.shard, chosen, *selection_scan.start(self.shard), Position()
-        )
+        return selection.pages(self.shard, chosen, *selection.start(self.shard), Position())
 
     def edit(self, task_id, payload="", *, entry=None, **options):
         """Give an entry, as it was read, another message, and so on: see `edited`."""

@@ -21,11 +21,10 @@ from celery_delayq.core import clock
 from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import When
 from celery_delayq.core.servers.connection import packed
-from celery_delayq.core.store import NewEntry, What, changes, loads
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.ids import target_of_key, target_of_member
-from celery_delayq.core.store.loads import OldEntry
-from celery_delayq.core.store.record import NewRecord, Template, header_for, lane_for
+from celery_delayq.core.store import NewEntry, What, changes, entries
+from celery_delayq.core.store.entries import OldEntry
+from celery_delayq.core.store.keys import target_of_key, target_of_member
+from celery_delayq.core.store.record import Extras, NewRecord, Template, header_for, lane_for
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import (
     AlreadyScheduled,
@@ -567,7 +566,7 @@ def _load_refused(ready):
     """An entry that its list refused, with every field that an entry can have."""
     made = to_load(Extras("key", ("one", "two")))
     old = OldEntry(*made, "refused", NOW_MS + 9, 1, 1, True, "NO_ROUTE")
-    loads.restore(ready.store.entries, [old])
+    entries.restore(ready.store.entries, [old])
 
 
 def uncertain(ready):
@@ -693,7 +692,7 @@ def holding(ready):
 
 
 def _load_behind(ready):
-    loads.restore(ready.store.entries, [OldEntry(*to_load(HELD_TOO), "behind", NOW_MS)])
+    entries.restore(ready.store.entries, [OldEntry(*to_load(HELD_TOO), "behind", NOW_MS)])
 
 
 def held_under_a_lease(ready):

@@ -1,11 +1,11 @@
 """How many waiting entries fall due in each of some spans of time."""
 
-from celery_delayq.core.store import overview
+from celery_delayq.core.store import counts
 from tests.store.support import NOW_MS
 
 
 def told(store, span_ms, spans, **after):
-    return overview.falling_due(store.entries.shards, span_ms, spans, **after)
+    return counts.falling_due(store.entries.shards, span_ms, spans, **after)
 
 
 def test_each_entry_is_counted_in_the_span_in_which_it_is_due(store):

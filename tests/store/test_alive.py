@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.core.store import Entries, Membership
-from celery_delayq.core.store.overview import LiveScanner
+from celery_delayq.core.store.counts import LiveScanner
 from celery_delayq.errors import StoreDiffers, StoreError
 from tests.store.support import NOW_MS
 

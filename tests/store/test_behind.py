@@ -6,8 +6,8 @@ from celery_delayq.contrib.care.checking import check
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.changes import release
-from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.lookup import find
+from celery_delayq.core.store.record import Extras
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
 from tests.store.held_keys import (
     END_MS,

@@ -5,12 +5,11 @@ import pytest
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.contrib.care.repairing import repair
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Filter, Outcome, State, loads
+from celery_delayq.core.store import Filter, Outcome, State, entries
 from celery_delayq.core.store.changes import release
-from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.lookup import find
-from celery_delayq.core.store.record import header_for
-from celery_delayq.core.store.selection_scan import read
+from celery_delayq.core.store.record import Extras, header_for
+from celery_delayq.core.store.selection import read
 from tests.store.held_keys import (
     END_MS,
     FINISHED,
@@ -160,8 +159,8 @@ def test_released_it_goes(store, shard_steps, size):
 
 def load(store, task_id="b", place="behind", **more):
     record = new_record(task_id, header_for("L", "celery"), share=True).with_extras(FINISHED)
-    old = loads.OldEntry(task_id, NOW_MS, NOW_MS * 1000, record, place, NOW_MS, **more)
-    return loads.restore(store.entries, [old])
+    old = entries.OldEntry(task_id, NOW_MS, NOW_MS * 1000, record, place, NOW_MS, **more)
+    return entries.restore(store.entries, [old])
 
 
 @pytest.mark.usefixtures("hold")

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.servers.connection import packed
+from celery_delayq.core.store.delivery import MAX_BYTES
 from celery_delayq.core.store.record import lane_for
-from celery_delayq.core.store.scanner_steps import MAX_BYTES
 from tests.store import support
 from tests.store.support import NOW_MS, ClockedScripts, Store
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celery_delayq.core import clock
-from celery_delayq.core.store.caller import AGAIN, DRIFT, Calls, RedisTime
+from celery_delayq.core.store.calls import AGAIN, DRIFT, Calls, RedisTime
 from celery_delayq.core.store.keys import SCHEMA, Keys
-from celery_delayq.core.store.registration import Membership, Registration
+from celery_delayq.core.store.membership import Membership, Registration
 from celery_delayq.errors import StoreError, StoreFull, StoreUnavailable
 
 pytestmark = pytest.mark.core

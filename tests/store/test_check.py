@@ -11,8 +11,7 @@ from celery_delayq.contrib.care.checking import check
 from celery_delayq.contrib.care.inconsistencies import KINDS
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import header_for
+from celery_delayq.core.store.record import Extras, header_for
 from tests.operations.table import fitting
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, new_record, template_of
 

@@ -4,9 +4,8 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, State
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.ids import target_of_key
-from celery_delayq.core.store.record import lane_for
+from celery_delayq.core.store.keys import target_of_key
+from celery_delayq.core.store.record import Extras, lane_for
 from tests.store.support import FAR_MS
 
 PAST_MS = 1

@@ -6,8 +6,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry, Outcome
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import Template, header_for, labels_for
+from celery_delayq.core.store.record import Extras, Template, header_for, labels_for
 from celery_delayq.errors import AlreadyScheduled, InFlight
 from tests.store.support import FAR_MS, LINES, NOW_MS, PLACES, ROUTE, WAITING, new_record
 

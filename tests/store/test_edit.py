@@ -7,8 +7,7 @@ import pytest
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, State
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import NewRecord, lane_for
+from celery_delayq.core.store.record import Extras, NewRecord, lane_for
 from celery_delayq.errors import UnreadableRecord
 from tests.store.support import FAR_MS, LINES, NOW_MS, WAITING, tally
 from tests.support.network import CUT

@@ -6,8 +6,7 @@ import pytest
 
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.store import Outcome, State
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import NewRecord, lane_for
+from celery_delayq.core.store.record import Extras, NewRecord, lane_for
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS

@@ -6,7 +6,7 @@ import pytest
 
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.store import KeyHolder, Outcome
-from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import Extras
 from tests.store.arguments import arguments
 from tests.store.held_keys import (
     END_MS,

@@ -7,7 +7,7 @@ import pytest
 from celery_delayq.core import clock
 from celery_delayq.core.clock import When
 from celery_delayq.core.hooks import IDS, LATENESS
-from celery_delayq.core.store.scanner_steps import MAX_BYTES
+from celery_delayq.core.store.delivery import MAX_BYTES
 from celery_delayq.errors import StoreError
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS

@@ -8,7 +8,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
-from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import Extras
 from celery_delayq.errors import InFlight, KeyHeld
 from tests.store.held_keys import (
     END_MS,

@@ -11,9 +11,8 @@ import pytest
 from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry, Outcome, What
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import header_for, label_of
-from celery_delayq.core.store.registration import Registration
+from celery_delayq.core.store.membership import Registration
+from celery_delayq.core.store.record import Extras, header_for, label_of
 from tests.operations.restricted import RestrictedStore, documented
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 from tests.support.waiting import PATIENCE

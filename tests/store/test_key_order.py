@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import Extras
 from tests.store.held_and_behind import behind_one_that_waits, go_behind
 from tests.store.requests import Request, cancel, now_us, reschedule, schedule
 from tests.store.support import FAR_MS, NOW_MS, Store

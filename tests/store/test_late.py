@@ -4,8 +4,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import lane_for
+from celery_delayq.core.store.record import Extras, lane_for
 from tests.store.support import FAR_MS, NOW_MS
 
 pytestmark = pytest.mark.core

@@ -9,8 +9,7 @@ import pytest
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Filter, Outcome
 from celery_delayq.core.store.changes import NOW
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import FLAGS, FORM, RUN_NOW, header_for, lane_for
+from celery_delayq.core.store.record import FLAGS, FORM, RUN_NOW, Extras, header_for, lane_for
 from celery_delayq.errors import AlreadyScheduled, UnreadableRecord
 from tests.store.support import FAR_MS, NOW_MS, PLACES, new_record
 

@@ -8,12 +8,10 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Entries, State, pages
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.filter import Filter
-from celery_delayq.core.store.listing import ALL
-from celery_delayq.core.store.pages import ListCursor
-from celery_delayq.core.store.record import header_for, labels_for, lane_for
+from celery_delayq.core.store import Entries, State, listing
+from celery_delayq.core.store.listing import ALL, ListCursor
+from celery_delayq.core.store.record import Extras, header_for, labels_for, lane_for
+from celery_delayq.core.store.selection import Filter
 from celery_delayq.errors import InvalidOption
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, Store, new_record
 
@@ -162,12 +160,12 @@ CELERY_1 = {"refused1", "overdue1", "due1", "relay1"}
 
 
 def test_a_list_of_some_sends_no_others_and_takes_a_step_for_a_page(store):
-    for step in range(pages.PAGE * 2):
-        put(store, f"a{step}", FAR_MS + step, queue="mail" if step == pages.PAGE else "other")
+    for step in range(listing.PAGE * 2):
+        put(store, f"a{step}", FAR_MS + step, queue="mail" if step == listing.PAGE else "other")
     assert page(store, size=1)  # the script is sent once
     store.raw.config_resetstat()
     [found] = store.entries.waiting(0, END, chosen=Filter(queues=("mail",)), size=1)
-    assert found.task_id == f"a{pages.PAGE}"
+    assert found.task_id == f"a{listing.PAGE}"
     assert store.raw.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
     nothing = Filter(queues=("x",)).text
     reply = store.scripts.call(
@@ -179,8 +177,8 @@ def test_a_list_of_some_sends_no_others_and_takes_a_step_for_a_page(store):
         before=END,
         filter=nothing,
         limit=9,
-        max_bytes=pages.PAGE_BYTES,
-        most=pages.REFUSED,
+        max_bytes=listing.PAGE_BYTES,
+        most=listing.REFUSED,
     )
     assert (reply.found, reply.templates, reply.is_last) == ([], [], 0)
 

@@ -1,7 +1,7 @@
 """The step that loads dumped entries: a late request of it changes nothing."""
 
 from celery_delayq.core.store import State
-from celery_delayq.core.store.loads import OldEntry, restore
+from celery_delayq.core.store.entries import OldEntry, restore
 from celery_delayq.core.store.record import header_for
 from tests.store.requests import entries_sent
 from tests.store.support import FAR_MS, NOW_MS, new_record

@@ -6,8 +6,7 @@ import pytest
 
 from celery_delayq.core.store import scripts
 from celery_delayq.core.store.keys import KEYS
-from celery_delayq.core.store.reply import reader_of
-from celery_delayq.core.store.scripts import Scripts, arguments_of, load
+from celery_delayq.core.store.scripts import Scripts, arguments_of, load, reader_of
 from celery_delayq.errors import StoreError, StoreUnavailable
 
 COUNTS = (0, 0, 0, 0)

@@ -5,8 +5,8 @@ import pytest
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import Outcome, changes, target_of_key
 from celery_delayq.core.store.changes import Conditions
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.ids import target_of_member
+from celery_delayq.core.store.keys import target_of_member
+from celery_delayq.core.store.record import Extras
 from celery_delayq.errors import InvalidDueTime, UnreadableRecord
 from tests.store.requests import request
 from tests.store.support import FAR_MS, NOW_MS

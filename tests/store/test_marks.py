@@ -8,7 +8,7 @@ import pytest
 from celery_delayq.core import clock
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import Keys, Membership, NewEntry
-from celery_delayq.core.store.copies import Copies
+from celery_delayq.core.store.delivery import Copies
 from celery_delayq.core.store.record import header_for
 from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime
 from tests.store import requests

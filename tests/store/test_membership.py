@@ -8,10 +8,11 @@ import pytest
 from celery_delayq.core import clock
 from celery_delayq.core.servers.connection import PooledConnection
 from celery_delayq.core.servers.endpoint import Endpoint
-from celery_delayq.core.store import Entries, Membership, Shard, caller, registration
+from celery_delayq.core.store import Entries, Membership, Shard, calls
+from celery_delayq.core.store import membership as registration
 from celery_delayq.core.store.keys import Keys
+from celery_delayq.core.store.membership import Registration
 from celery_delayq.core.store.record import EVERYTHING
-from celery_delayq.core.store.registration import Registration
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
 from tests.store import requests
@@ -377,7 +378,7 @@ def test_a_running_scanner_with_one_shard_is_refused_at_its_next_heartbeat(store
 @pytest.mark.parametrize("step", ["schedule", "cancel", "reschedule"])
 def test_where_joining_fails_the_error_is_that_of_the_call(step):
     scripts = Scripts(PooledConnection(Endpoint("127.0.0.1", free_port())), Keys("delayq"))
-    made = caller.Calls(scripts, Registration(scripts, OURS).join, 5.0)
+    made = calls.Calls(scripts, Registration(scripts, OURS).join, 5.0)
     with pytest.raises(StoreUnavailable, match=rf"^{step} failed: ") as caught:
         made.call(step)
     assert not caught.value.may_have_run

@@ -18,11 +18,9 @@ import pytest
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import MAX_DUE_MS, When
-from celery_delayq.core.store import Entries, Filter, State, selection_scan
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.ids import target_of_key
-from celery_delayq.core.store.keys import KEYS
-from celery_delayq.core.store.record import lane_for
+from celery_delayq.core.store import Entries, Filter, State, selection
+from celery_delayq.core.store.keys import KEYS, target_of_key
+from celery_delayq.core.store.record import Extras, lane_for
 from celery_delayq.errors import DelayQError
 from tests.operations.table import revision_of, rule_row
 from tests.store.arguments import arguments
@@ -201,7 +199,7 @@ def attempt(step, *arguments, **options):
 
 def select(store, chosen):
     for members in store.pages(chosen):
-        yield from selection_scan.read(store.shard, chosen, members)
+        yield from selection.read(store.shard, chosen, members)
 
 
 def read(store):

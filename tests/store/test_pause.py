@@ -6,8 +6,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, State
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import FLAGS, RUN_NOW, header_for, labels_for, lane_for
+from celery_delayq.core.store.record import FLAGS, RUN_NOW, Extras, header_for, labels_for, lane_for
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 

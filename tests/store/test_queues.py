@@ -5,8 +5,7 @@ import itertools
 import pytest
 
 from celery_delayq.core.store import label_of
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import lane_for
+from celery_delayq.core.store.record import Extras, lane_for
 from tests.store.arguments import arguments
 from tests.store.support import FAR_MS, NOW_MS
 

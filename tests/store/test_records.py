@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import Record, Template
+from celery_delayq.core.store.record import Extras, Record, Template
 from celery_delayq.errors import UnreadableRecord
 from tests.store import support
 from tests.store.support import FAR_MS, LABELS, NOW_MS

@@ -3,9 +3,8 @@
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Filter, Outcome, State, selection_scan
-from celery_delayq.core.store.extras import HAS_KEY, Extras
-from celery_delayq.core.store.record import FLAGS, LAST_MS
+from celery_delayq.core.store import Filter, Outcome, State, selection
+from celery_delayq.core.store.record import FLAGS, HAS_KEY, LAST_MS, Extras
 from tests.store import requests
 from tests.store.support import CLOCK, FAR_MS, NOW_MS, Store
 
@@ -224,7 +223,7 @@ def test_a_score_that_is_no_time_is_shown_as_the_last_that_a_calendar_has(spoilt
     (member,) = spoilt.raw.zrange(spoilt.keys["refused"], 0, -1)
     spoilt.raw.zadd(spoilt.keys["refused"], {member: score})
     (listed,) = spoilt.entries.waiting(0, FAR_MS)
-    ((_, chosen),) = selection_scan.read(spoilt.shard, Filter(), [member])
+    ((_, chosen),) = selection.read(spoilt.shard, Filter(), [member])
     assert {listed.next_try_ms, chosen.next_try_ms} == {LAST_MS}
 
 

@@ -7,9 +7,8 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Filter, Outcome, changes
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.ids import target_of_member
-from celery_delayq.core.store.record import header_for
+from celery_delayq.core.store.keys import target_of_member
+from celery_delayq.core.store.record import Extras, header_for
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 from tests.store.test_aborted import Case, StoppableStore, stop_at
 from tests.store.test_telling import listen, scanner

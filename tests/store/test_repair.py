@@ -9,9 +9,8 @@ from celery_delayq.contrib.care.checking import check
 from celery_delayq.contrib.care.inconsistencies import COUNTED, KINDS
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, Outcome, State
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.ids import target_of_key
-from celery_delayq.core.store.record import lane_for
+from celery_delayq.core.store.keys import target_of_key
+from celery_delayq.core.store.record import Extras, lane_for
 from tests.operations.table import fitting
 from tests.store.made_up import made_up
 from tests.store.support import FAR_MS, NOW_MS, template_of

@@ -27,8 +27,7 @@ from celery_delayq.contrib.care.repairing import repair
 from celery_delayq.core.clock import When
 from celery_delayq.core.servers.connection import packed
 from celery_delayq.core.store import Entries, NewEntry, Outcome, Receipt
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import header_for, lane_for
+from celery_delayq.core.store.record import Extras, header_for, lane_for
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import AlreadyScheduled, StoreError
 from tests.store.support import MEMBERSHIP, ROUTE, Store, new_record

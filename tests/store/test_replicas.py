@@ -10,9 +10,8 @@ from celery_delayq.core.clock import When
 from celery_delayq.core.servers.connection import PooledConnection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store import Entries, NewEntry, Wanted
-from celery_delayq.core.store.extras import Extras
 from celery_delayq.core.store.keys import Keys, shard_of
-from celery_delayq.core.store.record import header_for
+from celery_delayq.core.store.record import Extras, header_for
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError
 from tests.store.support import FAR_MS, MEMBERSHIP, endpoint, new_record

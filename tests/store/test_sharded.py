@@ -17,11 +17,9 @@ from celery_delayq.core.store import (
     Scripts,
     State,
 )
-from celery_delayq.core.store.copies import Copies
-from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.delivery import Copies, ScannerSteps
 from celery_delayq.core.store.keys import shard_of
-from celery_delayq.core.store.record import EVERYTHING, header_for
-from celery_delayq.core.store.scanner_steps import ScannerSteps
+from celery_delayq.core.store.record import EVERYTHING, Extras, header_for
 from celery_delayq.errors import (
     AlreadyScheduled,
     AlreadyTaken,

@@ -4,9 +4,8 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry, Outcome
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import header_for
-from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
+from celery_delayq.core.store.delivery import MAX_REFUSALS
+from celery_delayq.core.store.record import Extras, header_for
 from tests.store.support import FAR_MS, NOW_MS, PLACES, ROUTE, new_record
 
 TAGGED = Extras("k", ("one", "two", "ü"), 10**12)

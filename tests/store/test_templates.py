@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celery_delayq.core.clock import MAX_DUE_MS, When
-from celery_delayq.core.store import Entries, NewEntry, Outcome, loads
-from celery_delayq.core.store.loads import OldEntry
+from celery_delayq.core.store import Entries, NewEntry, Outcome, entries
+from celery_delayq.core.store.entries import OldEntry
 from celery_delayq.core.store.record import Template, header_for
 from celery_delayq.errors import UnreadableRecord
 from tests.store import requests, support
@@ -140,7 +140,7 @@ def edit_another(store):
 
 def load_one(store):
     record = new_record("new", b"1L6:celery", share=True)
-    loads.restore(store.entries, [OldEntry("new", NOW_MS, NOW_MS * 1000, record)])
+    entries.restore(store.entries, [OldEntry("new", NOW_MS, NOW_MS * 1000, record)])
 
 
 @pytest.mark.parametrize("way", [schedule_anew, schedule_some, edit_another, load_one])

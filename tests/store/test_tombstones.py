@@ -8,7 +8,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, Membership, Outcome, changes
-from celery_delayq.core.store.extras import Extras
+from celery_delayq.core.store.record import Extras
 from celery_delayq.errors import StoreError
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS

@@ -8,8 +8,7 @@ import pytest
 from celery_delayq.contrib.care import dumps
 from celery_delayq.core.acting import part_of
 from celery_delayq.core.store import Outcome
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.record import lane_for
+from celery_delayq.core.store.record import Extras, lane_for
 from tests.store import requests
 from tests.store.arguments import arguments
 from tests.store.held_and_behind import behind_one_that_waits, second

@@ -4,8 +4,8 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.ids import target_of_key
+from celery_delayq.core.store.keys import target_of_key
+from celery_delayq.core.store.record import Extras
 from celery_delayq.errors import AlreadyScheduled
 from tests.store.support import FAR_MS, NOW_MS, Store
 

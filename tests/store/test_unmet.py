@@ -5,11 +5,10 @@ from itertools import chain
 
 import pytest
 
-from celery_delayq.core.store import NOW, Outcome, State, changes, selection_scan
-from celery_delayq.core.store.extras import Extras
-from celery_delayq.core.store.filter import Filter
-from celery_delayq.core.store.ids import target_of_member
-from celery_delayq.core.store.record import header_for, labels_for, lane_for
+from celery_delayq.core.store import NOW, Outcome, State, changes, selection
+from celery_delayq.core.store.keys import target_of_member
+from celery_delayq.core.store.record import Extras, header_for, labels_for, lane_for
+from celery_delayq.core.store.selection import Filter
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
 ALL = lane_for()
@@ -378,8 +377,7 @@ def told_in(store, task_id="a"):
         chosen = Filter(states=(state,))
         members = [member for page in store.pages(chosen) for member in page]
         if any(
-            entry.task_id == task_id
-            for _, entry in selection_scan.read(store.shard, chosen, members)
+            entry.task_id == task_id for _, entry in selection.read(store.shard, chosen, members)
         ):
             states.add(state)
     counts = store.entries.counts()
@@ -474,7 +472,7 @@ def test_before_it_is_due_an_entry_says_what_of_it_is_paused(store):
     store.entries.resume(MAIL)
     chosen = Filter(queues=("mail",))
     [members] = store.pages(chosen)
-    [(_, entry)] = selection_scan.read(store.shard, chosen, members)
+    [(_, entry)] = selection.read(store.shard, chosen, members)
     assert (entry.state, entry.paused_by) == (State.SCHEDULED, "*t")
 
 

@@ -5,8 +5,8 @@ from contextlib import closing
 from celery_delayq import DelayQ
 from celery_delayq.core.handover.link import Link
 from celery_delayq.core.store import LeasedEntry, Scripts
+from celery_delayq.core.store.delivery import ScannerSteps
 from celery_delayq.core.store.keys import shard_of
-from celery_delayq.core.store.scanner_steps import ScannerSteps
 from tests.support.waiting import PATIENCE, eventually
 
 AT_ONCE = 0.001  # s; a lease that has run out when it is looked at

@@ -5,8 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from celery_delayq.core.store import scripts
-from celery_delayq.core.store.assembly import Code, Prelude
-from celery_delayq.core.store.scripts import Script, arguments_of, gate_of, load, prelude
+from celery_delayq.core.store.scripts import (
+    Code,
+    Prelude,
+    Script,
+    arguments_of,
+    gate_of,
+    load,
+    prelude,
+)
 
 #: The text of each script, and of each part of the prelude, those that others use first.
 SCRIPTS = {

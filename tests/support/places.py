@@ -11,7 +11,7 @@ from redis import Redis
 
 from celery_delayq import DelayQ
 from celery_delayq.core.store import LeasedEntry
-from celery_delayq.core.store.scanner_steps import MAX_REFUSALS
+from celery_delayq.core.store.delivery import MAX_REFUSALS
 
 DUE = 1_000_000_000  # Unix time, long ago
 OF_NO_LIST = {"exchange": "x", "routing_key": "x"}  # so that a scanner publishes it

@@ -3,7 +3,7 @@
 import pytest
 from lupa.lua51 import LuaRuntime
 
-from celery_delayq.core.store.assembly import Prelude
+from celery_delayq.core.store.scripts import Prelude
 from tests.support.lua_chunk import compiled
 
 KEYS = ("due", "records", "meta")

@@ -103,7 +103,7 @@ ADDED_DATA: Changes = {
             "        others=(b'\\xffcolour:blue',) * ('colour:blue' in chosen.get(TAGS, ())),\n"
         ),
     },
-    "core/store/extras.py": {
+    "core/store/record.py": {
         "    @property\n    def is_until_finished": """\
     @property
     def colour(self) -> str:

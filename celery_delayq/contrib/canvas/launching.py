@@ -41,7 +41,7 @@ from ...core.scheduling.options import EntryOptions
 from ...core.scheduling.writing import write
 from ...core.services import Services, services_of
 from ...core.store import NewEntry, State
-from ...core.store.extras import Extras
+from ...core.store.record import Extras
 from .keeping import Step
 from .waiting import Failed, wait
 

@@ -24,7 +24,7 @@ from ...core.logs import logger_of, plain
 from ...core.message.headers import DUE_HEADER, PUT_OFFS_HEADER, put_offs_in
 from ...core.scheduling.request import Request
 from ...core.services import Services
-from ...core.store.loads import DEAD, REFUSED, OldEntry, restore
+from ...core.store.entries import DEAD, REFUSED, OldEntry, restore
 from ...core.store.record import NewRecord
 
 logger = logger_of(__name__)

@@ -21,10 +21,10 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...core.store.calls import Shard
 from ...core.store.entries import Entries
-from ...core.store.selection_scan import FIRST, next_count
-from ...core.store.shard import Shard
-from ...core.store.types import check_types
+from ...core.store.membership import check_types
+from ...core.store.selection import FIRST, next_count
 from .inconsistencies import COUNTED, ONCE, Finding
 
 MOST = 200  # fields of a slice: some 3 ms

@@ -23,7 +23,7 @@ from ...core.message.outgoing import list_key
 from ...core.services import Services
 from ...core.store import label_of
 from ...core.store.keys import SCHEMA
-from ...core.store.pages import store_of
+from ...core.store.listing import store_of
 from ...core.store.record import RELEASED, RUN_NOW
 from ...operations.pausing import is_all_paused
 from .. import rule_store

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.store import selection_scan
+from ...core.store import selection
+from ...core.store.calls import Shard
 from ...core.store.entries import Entries
-from ...core.store.filter import Filter
 from ...core.store.record import Record
-from ...core.store.selection_scan import Position
-from ...core.store.shard import Shard
+from ...core.store.selection import Filter, Position
 from ...core.store.values import NO_RECORD, State, time_in
 
 READ = 100  # entries read in a step: some 3 ms of Redis's time
@@ -88,11 +87,11 @@ def dump(entries: Entries) -> Iterator[Kept]:
         StoreDiffers: the store was emptied meanwhile, and is another one now.
     """
     for shard in entries.shards:
-        store, start = selection_scan.start(shard)
-        for members in selection_scan.pages(shard, Filter(whole=True), store, start, Position()):
+        store, start = selection.start(shard)
+        for members in selection.pages(shard, Filter(whole=True), store, start, Position()):
             yield from _read(shard, members)
         # A dead entry without its record is found only here.
-        for members in selection_scan.pages(
+        for members in selection.pages(
             shard, Filter(states=(State.DEAD,)), store, start, Position()
         ):
             lost = [member for member in members if Position.of(member).number == 0]

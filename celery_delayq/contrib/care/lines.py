@@ -24,8 +24,7 @@ from ...core.clock import MAX_DUE_MS
 from ...core.errors import InvalidDump, InvalidOption
 from ...core.message.route import Route
 from ...core.store import checked_id, checked_name
-from ...core.store.extras import MOST_TAGS
-from ...core.store.record import LABEL_BYTES, LAST_MS
+from ...core.store.record import LABEL_BYTES, LAST_MS, MOST_TAGS
 from ..rule_store import RowEdit, is_skipped
 
 FORMAT = 1

@@ -32,10 +32,18 @@ from ...core.message.headers import EXPIRES_HEADER
 from ...core.message.outgoing import OutgoingMessage, record_of
 from ...core.message.route import Route
 from ...core.services import Services
-from ...core.store import label_of, lane_for, loads
-from ...core.store.extras import HELD, Extras, hold_of
-from ...core.store.loads import OldEntry
-from ...core.store.record import NO_FLAGS, RELEASED, RUN_NOW, NewRecord, lanes_of
+from ...core.store import label_of, lane_for
+from ...core.store.entries import OldEntry, restore
+from ...core.store.record import (
+    HELD,
+    NO_FLAGS,
+    RELEASED,
+    RUN_NOW,
+    Extras,
+    NewRecord,
+    hold_of,
+    lanes_of,
+)
 from ...operations.pausing import is_all_paused
 from .. import rule_store
 from . import dumps
@@ -182,7 +190,7 @@ class _Loading:
             if self._moving is not None and not is_all_paused(self._services):
                 self._moving()
             self._moving = None
-            for answer in loads.restore(self._services.entries, entries):
+            for answer in restore(self._services.entries, entries):
                 self._count(loaded, answer)
         return loaded
 

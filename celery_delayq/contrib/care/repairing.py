@@ -12,8 +12,8 @@ from itertools import groupby, islice
 from operator import attrgetter
 
 from ...core.errors import InvalidOption
+from ...core.store.calls import Shard
 from ...core.store.entries import Entries
-from ...core.store.shard import Shard
 from .checking import COUNTING, Uses
 from .inconsistencies import COUNTED, Finding, Repaired
 

@@ -31,7 +31,7 @@ from ...core.errors import StoreDiffers, StoreError
 from ...core.servers.facts import Facts
 from ...core.servers.risks import LEFT_BYTES
 from ...core.services import Configured, Services
-from ...core.store.replicas import Wanted
+from ...core.store.calls import Wanted
 from ...core.store.scripts import Scripts
 from .copying import Copying, OutOfStepError, in_step, read_page, sizes
 

@@ -13,7 +13,7 @@ from ...core.errors import InvalidOption
 from ...core.services import Services
 from ...core.settings import LONGEST_HISTORY
 from ...core.store import HistoryEntry, What, label_of
-from ...core.store.ids import checked_id
+from ...core.store.keys import checked_id
 from ...core.tasks.filters import check_limit
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.targets import Named, id_of

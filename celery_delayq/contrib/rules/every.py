@@ -31,8 +31,8 @@ from ...core.scheduling.options import (
     options_of_entry,
 )
 from ...core.services import Services
-from ...core.store.extras import MOST_TAGS
-from ...core.store.ids import checked_name
+from ...core.store.keys import checked_name
+from ...core.store.record import MOST_TAGS
 from .. import rule_store as store
 from ..rule_store import MOST_RULES, NEW, PAUSED, Stored, said_of
 from .face import Rule, checked, rule, settle

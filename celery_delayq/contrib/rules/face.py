@@ -15,7 +15,7 @@ from ...core.acting import actor
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.services import Services
-from ...core.store.ids import checked_name
+from ...core.store.keys import checked_name
 from .. import rule_store as store
 from ..rule_store import RowEdit, Stored, ms_of
 from . import once, writing

@@ -23,7 +23,7 @@ from ...core.errors import StoreError
 from ...core.hooks import Hooks
 from ...core.logs import logger_of
 from ...core.services import HasServices, find
-from ...core.store.shard import Shard
+from ...core.store.calls import Shard
 from ...core.threads import OwnThread
 from .. import rule_store as store
 from ..rule_store import Claims, said_of

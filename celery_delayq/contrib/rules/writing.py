@@ -28,8 +28,8 @@ from ...core.scheduling.options import GRACE, KEY, LATE, SKIP, TAGS
 from ...core.scheduling.request import Request
 from ...core.services import Services
 from ...core.store import NewEntry, State
+from ...core.store.calls import Shard
 from ...core.store.keys import shard_of
-from ...core.store.shard import Shard
 from ...core.tasks.changing import withdraw
 from ...core.tasks.reading import get
 from ...core.tasks.scheduled_task import ScheduledTask

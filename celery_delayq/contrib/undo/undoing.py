@@ -14,10 +14,10 @@ from ...core.errors import InvalidOption, NotUndone
 from ...core.logs import counted
 from ...core.services import Services
 from ...core.store import Cancelled, Outcome
-from ...core.store.ids import target_of
+from ...core.store.calls import Shard
+from ...core.store.entries import to_ask
+from ...core.store.keys import target_of
 from ...core.store.lookup import UNDO_PARTS
-from ...core.store.placement import to_ask
-from ...core.store.shard import Shard
 from ...core.tasks.targets import Named, id_of
 
 CHUNK = 50  # tasks of one call: some 5 ms of Redis's time

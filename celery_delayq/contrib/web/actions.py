@@ -12,7 +12,7 @@ from werkzeug.exceptions import BadRequest
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.store import Outcome, State
-from ...core.store.ids import checked_name
+from ...core.store.keys import checked_name
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.task_facts import json_facts_of
 from . import words

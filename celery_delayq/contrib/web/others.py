@@ -16,7 +16,7 @@ from ...core import clock
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.store import KeyHolder, lane_in_words
-from ...core.store.queue_counts import WalkPosition
+from ...core.store.counts import WalkPosition
 from ...operations import finding
 from ...operations.cli.command_free import NOBODY, REFUSED, sentence_of
 from ...operations.queues import counts_from

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from werkzeug.exceptions import BadRequest
 
-from ...core.store import selection_scan
+from ...core.store import selection
 from .visit import Visit
 
 _FORGED = "this link's figures are not those of a step on these pages; nothing was done"
@@ -45,6 +45,6 @@ def check_signed(visit: Visit) -> None:
 
 def _signature(visit: Visit, view: str, pairs: Iterable[tuple[str, str]]) -> str:
     services = visit.delayq.services
-    name, _ = selection_scan.start(services.entries.shards[0])
+    name, _ = selection.start(services.entries.shards[0])
     secret = f"{name} {services.settings.url}".encode()
     return hmac.new(secret, repr((view, sorted(pairs))).encode(), sha256).hexdigest()[:32]

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from ..errors import StoreUnavailable
 from ..logs import logger_of
-from ..store.scanner_steps import ScannerSteps
+from ..store.delivery import ScannerSteps
 from ..threads import OwnThread
 from .backoff import Backoff
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from ..errors import StoreError
 from ..logs import logger_of
-from ..store.scanner_steps import ScannerSteps
+from ..store.delivery import ScannerSteps
 from ..store.values import Cancelled
 from ..threads import OwnThread
 from .backoff import random

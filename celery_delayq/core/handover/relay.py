@@ -16,7 +16,7 @@ from ..errors import BrokerDown
 from ..hooks import Hooks
 from ..logs import logger_of
 from ..message.route import Relayed
-from ..store.scanner_steps import LONGEST_WAIT, MAX_REFUSALS, ScannerSteps
+from ..store.delivery import LONGEST_WAIT, MAX_REFUSALS, ScannerSteps
 from ..store.values import LeasedEntry
 from .dead import RELAY, tell, tell_skipped
 from .link import Link

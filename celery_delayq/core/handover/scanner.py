@@ -21,7 +21,7 @@ from .. import clock
 from ..errors import BrokerDown, StoreDiffers, StoreError, StoreUnavailable
 from ..hooks import Hooks
 from ..logs import logger_of
-from ..store.scanner_steps import ScannerSteps, restarted
+from ..store.delivery import ScannerSteps, restarted
 from ..store.values import Seen
 from ..store.wakeup import Wakeup
 from ..threads import OwnThread

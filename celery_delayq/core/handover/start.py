@@ -12,8 +12,8 @@ from ..errors import StoreError, StoreUnavailable
 from ..logs import logger_of
 from ..servers.endpoint import shown
 from ..services import Services
-from ..store.overview import sum_of, union_of
-from ..store.scanner_steps import ScannerSteps
+from ..store.counts import sum_of, union_of
+from ..store.delivery import ScannerSteps
 
 logger = logger_of(__name__)
 

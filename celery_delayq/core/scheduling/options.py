@@ -17,7 +17,7 @@ from ..errors import InvalidDueTime, InvalidOption
 from ..message.headers import CAPTURE_HEADER, ONCE_HEADER
 from ..message.hold import Hold
 from ..store import NewEntry, plain_text
-from ..store.extras import MOST_TAGS, Extras, Tags, hold_of
+from ..store.record import MOST_TAGS, Extras, Tags, hold_of
 
 PREFIX = "delayq_"
 _NEAR = "delay"  # an unknown option that begins like this is a mistyped one of this package

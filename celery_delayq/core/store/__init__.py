@@ -10,42 +10,40 @@ r"""Everything kept in Redis: the scripts, and the steps that an entry can take.
 ``cancel`` and ``reschedule`` act on waiting entries; a leased entry refuses them.
 """
 
+from .calls import Shard, Wanted
 from .changes import CHUNK, NOW
+from .counts import Counts, LiveScanner, Pause, QueueCount, lane_in_words, sum_of, union_of
 from .entries import Entries
-from .filter import Filter
-from .history_entry import HistoryEntry, What
-from .holder import KeyHolder
-from .ids import (
+from .keys import (
+    Keys,
     Target,
     checked_id,
     checked_name,
+    id_beside,
     id_text,
     plain_text,
     target_of,
     target_of_key,
     target_of_member,
 )
-from .keys import Keys, id_beside
-from .lookup import Departure
-from .outcome import Outcome
-from .overview import Counts, LiveScanner, Pause, lane_in_words, sum_of, union_of
-from .queue_counts import QueueCount
+from .lookup import Departure, KeyHolder
+from .membership import Membership, emptied
 from .record import label_of, lane_for
-from .registration import Membership, emptied
-from .replicas import Wanted
 from .scripts import Scripts
-from .selection_scan import Match, Position
-from .shard import Shard
+from .selection import Filter, Match, Position
 from .values import (
     Cancelled,
     Change,
     Delivery,
     Entry,
+    HistoryEntry,
     LeasedEntry,
     NewEntry,
+    Outcome,
     Receipt,
     Seen,
     State,
+    What,
 )
 
 __all__ = [

@@ -14,11 +14,10 @@ from urllib.parse import unquote_to_bytes
 
 from ..clock import MAX_DUE_MS, When
 from ..errors import AlreadyScheduled, UnreadableRecord
-from .ids import Target, named, target_of
-from .outcome import Outcome
+from .calls import Shard
+from .keys import Target, named, target_of
 from .record import NewRecord, Record
-from .shard import Shard
-from .values import Cancelled, Change, key_held, too_late
+from .values import Cancelled, Change, Outcome, key_held, too_late
 
 CHUNK = 100  # targets of one call: some 5 ms of Redis's time
 REVISION_BYTES = 7

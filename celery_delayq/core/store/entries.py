@@ -1,11 +1,21 @@
 """The store as its callers see it: finds the shards for an id, a key or "all".
 
-schedule                      each entry to its shard, see ``placement.py``
+schedule                      each entry to its shard
 cancel, move, edit, find      the shards that may have it, in turn, until one does
 waiting, history, counts      every shard, results merged
 
 Each step is documented in its module: ``schedule.py``, ``changes.py``, ``lookup.py``,
-``listing.py``, ``overview.py``, ``queue_counts.py``.
+``listing.py``, ``counts.py``; the one that restores entries, of a dump or of a canvas that waits,
+stands here.
+
+An entry with a key lies on the key's shard, so a key has one holder; one without lies on the shard
+of its id. An id that this package makes is drawn so that both agree. With an id of the caller's, or
+of Celery's, and a key, an entry can lie on another shard than its id's own.
+
+A call by id therefore searches, on the id's shard first. The other way would be a pointer, from the
+id's own shard to the key's. A search needs no second write and nothing to sweep, and it is never
+stale. Its price is one more read a shard, and only for ids without an entry on their own shard. A
+tombstone there does not end it: the task may wait again, with a key by now.
 """
 
 from __future__ import annotations
@@ -13,46 +23,235 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from operator import attrgetter
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
+from urllib.parse import unquote_to_bytes
 
 from .. import clock
 from ..acting import actor
 from ..clock import When
-from ..errors import DelayQError, StoreDiffers, UnreadableRecord
-from ..settings import LONGEST_HISTORY
-from . import (
-    changes,
-    holder,
-    listing,
-    lookup,
-    overview,
-    placement,
-    queue_counts,
-    replicas,
-    selection_scan,
+from ..errors import (
+    AlreadyScheduled,
+    DelayQError,
+    InFlight,
+    StoreDiffers,
+    StoreUnavailable,
+    UnreadableRecord,
 )
+from ..settings import LONGEST_HISTORY
+from . import calls, changes, counts, listing, lookup, selection
+from .calls import Attempts, Shard, Shortfalls, Wanted
 from .changes import ALWAYS, Conditions
-from .filter import Filter
-from .history_entry import LETTERS, HistoryEntry, What, added_up
-from .holder import KeyHolder
-from .ids import Target, target_of_member
-from .keys import shard_of
-from .lookup import Departure
-from .outcome import Outcome
-from .overview import Counts, LiveScanner, Pause
-from .pages import MAX_SIZE
-from .queue_counts import QueueCount
+from .counts import Counts, LiveScanner, Pause, QueueCount
+from .keys import Target, named, shard_of, target_of_member
+from .listing import MAX_SIZE
+from .lookup import Departure, KeyHolder
+from .membership import Membership, Registration
 from .record import NewRecord, Record
-from .registration import Membership, Registration
-from .replicas import Shortfalls, Wanted
 from .schedule import schedule
 from .scripts import Scripts
-from .shard import Shard
-from .values import Cancelled, Change, Entry, NewEntry, Receipt, State
+from .selection import Filter
+from .values import (
+    LETTERS,
+    Cancelled,
+    Change,
+    Entry,
+    HistoryEntry,
+    NewEntry,
+    Outcome,
+    Receipt,
+    State,
+    What,
+    added_up,
+)
 
-Part = TypeVar("Part", bound=placement.Placed)
+_GONE = (Outcome.NOT_FOUND, Outcome.HANDED_OVER)
+
+Detail = TypeVar("Detail")
+
+
+class Placed(Protocol):
+    """An entry that is to be written."""
+
+    @property
+    def task_id(self) -> str: ...
+
+    @property
+    def record(self) -> NewRecord: ...
+
+
+def shard_for(placed: Placed, shards: int) -> int:
+    """Return the shard of an entry."""
+    return shard_of(placed.record.key or placed.task_id, shards)
+
+
+def to_ask(shards: Sequence[Shard], who: Target) -> Sequence[Shard]:
+    """Return the shards that may have an entry, the likeliest first."""
+    own = shard_of(named(who), len(shards))
+    return [shards[own]] if who[:1] == b"k" else [*shards[own:], *shards[:own]]
+
+
+def change(
+    shards: Sequence[Shard],
+    who: Target,
+    step: Callable[[Shard, float], tuple[Outcome, Detail]],
+) -> tuple[Outcome, Detail]:
+    """Change an entry on the first shard that has it.
+
+    Args:
+        shards: All shards.
+        who: The entry.
+        step: Changes it on one shard; gets the shard, and when the call ends.
+
+    Returns:
+        The answer of that shard. If none has it: ``HANDED_OVER``, if one knows of that.
+    """
+    until = clock.monotonic() + shards[0].calls.timeout
+    best: tuple[Outcome, Detail] | None = None
+    for shard in to_ask(shards, who):
+        answer = step(shard, until)
+        if answer[0] not in _GONE:
+            return answer
+        if best is None or answer[0] is Outcome.HANDED_OVER:
+            best = answer
+    assert best is not None  # noqa: S101 - there is at least one shard
+    return best
+
+
+def refused(
+    shards: Sequence[Shard],
+    new: Sequence[NewEntry],
+    *,
+    supersede: bool,
+    until: float,
+    pauses: Iterable[float],
+) -> dict[int, DelayQError]:
+    """Return by place the new entries whose id waits on its own shard, but their key has another.
+
+    Each shard looks only at itself, and an id must not wait twice.
+
+    Args:
+        shards, new: All shards, and the entries.
+        supersede, until, pauses: As for :func:`schedule.schedule`.
+    """
+    errors: dict[int, DelayQError] = {}
+    shard_by_id: dict[str, int] = {}
+    for place, entry in enumerate(new):
+        own, here = shard_of(entry.task_id, len(shards)), shard_for(entry, len(shards))
+        error: DelayQError | None = None
+        if shard_by_id.setdefault(entry.task_id, here) != here:
+            error = AlreadyScheduled(entry.task_id)
+        elif own != here:
+            error = _in_the_way(shards[own], entry.task_id, supersede, until, pauses)
+        if error is not None:
+            errors[place] = error
+    return errors
+
+
+def _in_the_way(
+    shard: Shard, task_id: str, supersede: bool, until: float, pauses: Iterable[float]
+) -> DelayQError | None:
+    try:
+        entry = _found(shard, task_id, until, pauses)
+    except UnreadableRecord:
+        return AlreadyScheduled(task_id)
+    # The running task schedules itself anew, and this is the entry that delivered it.
+    if entry is None or (supersede and (entry.state is State.IN_FLIGHT or entry.attempts)):
+        return None
+    return (InFlight if entry.state is State.IN_FLIGHT else AlreadyScheduled)(task_id)
+
+
+def _found(shard: Shard, task_id: str, until: float, pauses: Iterable[float]) -> Entry | None:
+    attempts = Attempts(until, iter(pauses))
+    while True:
+        try:
+            return lookup.find(shard, task_id, until)
+        except StoreUnavailable as error:
+            # The call that schedules was not sent yet.
+            attempts.wait_after(StoreUnavailable("schedule", error.why, False))
+
+
+WAITING, REFUSED, DEAD = "waiting", "refused", "dead"
+
+
+@dataclass(frozen=True)
+class OldEntry:
+    """An entry to restore.
+
+    Attributes:
+        task_id: The task's id.
+        due_ms: Its due time.
+        created_us: When it was scheduled; ``None``: now, even if its id has left the store.
+        record: The record to write.
+        place: ``waiting``, ``refused``, ``behind`` or ``dead``.
+        when_ms: The next attempt of a refused entry; the time of death of a dead one; the due time
+            of one behind another.
+        attempts, refusals, uncertain, error, is_named: See :class:`Kept`.
+    """
+
+    task_id: str
+    due_ms: int
+    created_us: int | None
+    record: NewRecord
+    place: str = WAITING
+    when_ms: int = 0
+    attempts: int = 0
+    refusals: int = 0
+    uncertain: bool = False
+    error: str = ""
+    is_named: bool = True
+
+    @property
+    def claim(self) -> str:
+        """Its attempts, as ``load.lua`` takes them; empty if there were none."""
+        if not (self.attempts or self.refusals or self.uncertain):
+            return ""
+        return f"{self.attempts}:{self.refusals}:{int(self.uncertain)}"
+
+
+def restore(entries: Entries, given: Sequence[OldEntry]) -> list[str | DelayQError]:
+    """Restore entries, those of a shard in one step; the caller bounds how many.
+
+    Returns:
+        For each entry ``loaded``; ``here``, if it is in the store already; ``left``, if a task with
+        its id has left the store since it was scheduled; or ``AlreadyScheduled``, if another entry
+        has its id, or its key.
+
+    Raises:
+        StoreUnavailable: no answer came in time; entries of earlier shards may be loaded.
+    """
+    return entries.in_parts(given, _load)
+
+
+def _load(shard: Shard, given: Sequence[OldEntry]) -> Iterator[str | DelayQError]:
+    (text,) = shard.calls.call("load", entries=list(_arguments(given)))
+    words = text.decode(errors="replace").split(" ")
+    return (_answer(word, entry) for word, entry in zip(words, given, strict=True))
+
+
+def _arguments(entries: Sequence[OldEntry]) -> Iterator[object]:
+    sent: set[bytes] = set()
+    for entry in entries:
+        record, name = entry.record, entry.record.name
+        template = b"" if name in sent else record.template
+        if name is not None:
+            sent.add(name)
+        created = b"" if entry.created_us is None else b"%016d" % entry.created_us
+        yield from (entry.task_id, entry.due_ms, created, record.header)
+        yield from (record.labels + record.body, template, entry.place, entry.when_ms)
+        yield from (entry.claim, entry.error, int(entry.is_named))
+
+
+def _answer(word: str, entry: OldEntry) -> str | DelayQError:
+    status, _, holder = word.partition(":")
+    if status not in ("taken", "held"):
+        return status
+    return AlreadyScheduled(entry.task_id, unquote_to_bytes(holder).decode(errors="replace"))
+
+
+Part = TypeVar("Part", bound=Placed)
 Answer = TypeVar("Answer")
 Step = TypeVar("Step", bound=Callable[..., Any])
 
@@ -159,7 +358,7 @@ class Entries:
         shards, answers = self.unasked_shards, dict[int, Answer]()
         parts: defaultdict[int, list[int]] = defaultdict(list)
         for place, entry in enumerate(given):
-            parts[placement.shard_for(entry, len(shards))].append(place)
+            parts[shard_for(entry, len(shards))].append(place)
         for number, places in parts.items():
             some_answers = step(shards[number], [given[place] for place in places])
             answers.update(zip(places, some_answers, strict=True))
@@ -193,7 +392,7 @@ class Entries:
 
         if len(shards) == 1:
             return step(shards[0], new)
-        refusals = placement.refused(shards, new, supersede=supersede, until=until, pauses=pauses)
+        refusals = refused(shards, new, supersede=supersede, until=until, pauses=pauses)
         rest = [entry for place, entry in enumerate(new) if place not in refusals]
         answers = iter(self.in_parts(rest, step))
         return [refusals.get(place) or next(answers) for place in range(len(new))]
@@ -202,14 +401,14 @@ class Entries:
         """Wait until replicas have the entries that :meth:`schedule` just wrote; never raises.
 
         Returns:
-            How many replicas have them, as :func:`replicas.wait`; of several shards, the fewest.
+            How many replicas have them, as :func:`calls.wait`; of several shards, the fewest.
         """
         until = clock.monotonic() + wanted.seconds
         parts: defaultdict[int, list[Receipt]] = defaultdict(list)
         for receipt in receipts:
             parts[receipt.shard].append(receipt)
         return min(
-            replicas.wait(self.unasked_shards[number], wanted, some, until, self._shortfalls)
+            calls.wait(self.unasked_shards[number], wanted, some, until, self._shortfalls)
             for number, some in parts.items()
         )
 
@@ -248,14 +447,14 @@ class Entries:
             except UnreadableRecord as error:
                 # Only a record tells the last change.
                 asks = remove and not seen
-                member = selection_scan.dead_member(shard, error.task_id) if asks else None
+                member = selection.dead_member(shard, error.task_id) if asks else None
                 if member is not None:
                     return step(target_of_member(member), b"")
                 if error.why == changes.NO_RECORD:
                     return Outcome.NOT_FOUND, None
                 raise
 
-        return placement.change(self.unasked_shards, who, cancel)
+        return change(self.unasked_shards, who, cancel)
 
     def forgo(self, task_ids: Sequence[str]) -> None:
         """Note that ids were sent to the workers, so that no undo brings their tasks back."""
@@ -284,7 +483,7 @@ class Entries:
             )
             return changes.only(moved)
 
-        return placement.change(self.unasked_shards, who, move)
+        return change(self.unasked_shards, who, move)
 
     @_over_its_shards
     def hold(self, words: Sequence[tuple[str, str, str, int, int]], until: float) -> None:
@@ -297,13 +496,13 @@ class Entries:
 
     @_over_its_shards
     def free(self, key: str, seen: str = "") -> tuple[Outcome, str]:
-        """Free a key that an entry which has left still holds; see :func:`holder.free_key`."""
-        return holder.free_key(self._of_key(key, self.unasked_shards), key, seen=seen)
+        """Free a key that an entry which has left still holds; see :func:`lookup.free_key`."""
+        return lookup.free_key(self._of_key(key, self.unasked_shards), key, seen=seen)
 
     @_over_its_shards
     def holder(self, key: str) -> KeyHolder | None:
         """Return the holder of a key, or ``None``."""
-        return holder.holder_of(self._of_key(key, self.shards), key)
+        return lookup.holder_of(self._of_key(key, self.shards), key)
 
     def _of_key(self, key: str, shards: Sequence[Shard]) -> Shard:
         return shards[shard_of(key, len(shards))]
@@ -315,7 +514,7 @@ class Entries:
         def edit(shard: Shard, until: float) -> tuple[Outcome, Change]:
             return changes.only([changes.edit(shard, [(who, seen, new)], until=until)])
 
-        return placement.change(self.unasked_shards, who, edit)[0]
+        return change(self.unasked_shards, who, edit)[0]
 
     @_over_its_shards
     def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:
@@ -344,19 +543,19 @@ class Entries:
     @_over_its_shards
     def find(self, who: Target, until: float | None = None) -> Entry | None:
         """Return the entry, or ``None``; see :func:`lookup.find`."""
-        found = (lookup.find(shard, who, until) for shard in placement.to_ask(self.shards, who))
+        found = (lookup.find(shard, who, until) for shard in to_ask(self.shards, who))
         return next(filter(None, found), None)
 
     @_over_its_shards
     def state(self, who: Target) -> State | None:
         """Return the state of an entry, or ``None``; see :func:`lookup.state`."""
-        found = (lookup.state(shard, who) for shard in placement.to_ask(self.shards, who))
+        found = (lookup.state(shard, who) for shard in to_ask(self.shards, who))
         return next(filter(None, found), None)
 
     @_over_its_shards
     def departure(self, who: Target) -> Departure | None:
         """Return how and when an entry left; see :func:`lookup.departure`."""
-        return lookup.departure(placement.to_ask(self.shards, who), who)
+        return lookup.departure(to_ask(self.shards, who), who)
 
     def handed_over_ms(self, who: Target) -> int | None:
         """Return when an entry was delivered; ``None`` if it was not, or its tombstone is gone."""
@@ -457,26 +656,26 @@ class Entries:
     @_over_its_shards
     def pauses(self) -> list[Pause]:
         """Return the lanes that are paused or coming back."""
-        return overview.union_of(overview.pauses_in(shard) for shard in self.shards)
+        return counts.union_of(counts.pauses_in(shard) for shard in self.shards)
 
     @_over_its_shards
     def counts(self) -> Counts:
         """Return all counts; those of one shard are of one instant."""
-        return overview.sum_of([overview.counts_in(shard) for shard in self.shards])
+        return counts.sum_of([counts.counts_in(shard) for shard in self.shards])
 
     @_over_its_shards
     def scanners(self) -> list[LiveScanner]:
         """Return the live scanners by name; each serves every shard."""
         found: dict[str, LiveScanner] = {}
         for shard in self.shards:
-            for scanner in overview.scanners_in(shard):
+            for scanner in counts.scanners_in(shard):
                 before = found.setdefault(scanner.name, scanner)
                 found[scanner.name] = max(before, scanner, key=attrgetter("seen_ms"))
         return sorted(found.values(), key=attrgetter("name"))
 
     @_over_its_shards
     def tallies(self, most: int) -> tuple[list[QueueCount], bool]:
-        """Count each shard's waiting entries by queue; see :func:`queue_counts.tallies_in`."""
+        """Count each shard's waiting entries by queue; see :func:`counts.tallies_in`."""
         part = max(1, most // len(self.unasked_shards))
-        found = [queue_counts.tallies_in(shard, part) for shard in self.shards]
+        found = [counts.tallies_in(shard, part) for shard in self.shards]
         return [entry for some, _ in found for entry in some], all(is_all for _, is_all in found)

@@ -1,24 +1,228 @@
-"""Lists waiting entries in due order, over all shards.
+"""Lists waiting entries in due order, over all shards; and the cursor of a listing.
 
-without a tag   pages of each shard in that order (``pages.py``), merged
-by tag          the places of all matches, sorted; then their records, READ at a time
+    all places where entries wait --page.lua, at one instant--> rows by (due time, insertion number)
+    rows of each shard ------------------------------merged by (due time, insertion number, shard)
+    by tag: the places of all matches, sorted -----> their records, READ at a time
+
+Other entries do not affect an entry's place in that order, nor does the index it waits in. So a
+listing that continues after a row meets each entry with an unchanged due time exactly once.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..errors import InvalidOption
-from . import pages, selection_scan
-from .filter import Filter
-from .pages import CURSOR, MAX_SIZE, ListCursor
-from .selection_scan import READ, Position
-from .shard import Shard
-from .values import Entry, State
+from ..errors import InvalidOption, UnreadableRecord
+from . import selection
+from .calls import Shard
+from .record import Record
+from .selection import READ, Filter, Position
+from .values import Entry, State, entry_of, holder_in, letters_in, time_in
+
+PAGE = 200
+PAGE_BYTES = 4_000_000
+MAX_SIZE = 1000
+REFUSED = 1000  # entries that a page looks at, since they are not in due order
+
+CURSOR = "the cursor of a task in a list of this store"
+_CURSOR = re.compile(r"([0-9a-f]*):(\d{1,2}):(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?):(\d{1,15})")
+
+
+@dataclass(frozen=True)
+class ListCursor:
+    """A row of a listing, after which another listing can continue.
+
+    Attributes:
+        store: The store's random name.
+        shard: The row's shard.
+        due: Its due time in ms, as Redis prints it.
+        number: Its insertion number, as in the member.
+    """
+
+    store: str
+    shard: int
+    due: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.store}:{self.shard}:{self.due}:{self.number}"
+
+    @classmethod
+    def read(cls, text: str) -> ListCursor:
+        """Read a cursor from text.
+
+        Raises:
+            InvalidOption: *text* is no cursor.
+        """
+        found = _CURSOR.fullmatch(text) if isinstance(text, str) else None
+        if not found:
+            raise InvalidOption("cursor", text, CURSOR)
+        return cls(found[1], int(found[2]), found[3], int(found[4]))
+
+    def order_in(self, shard_number: int, *, newest_first: bool) -> int:
+        """Return the insertion number after which a shard continues, at the same due time."""
+        if newest_first:
+            return self.number if shard_number >= self.shard else self.number + 1
+        return self.number if shard_number <= self.shard else self.number - 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row as read from the store."""
+
+    due: float
+    cursor: ListCursor
+    member: bytes
+    record: Record
+    template: bytes | None
+    state: State
+    attempts: int
+    next_try_ms: int | None
+    reason: str
+    paused_by: str
+    behind: tuple[str, int | None]
+
+    @property
+    def place(self) -> tuple[float, int, int]:
+        """Its place among the rows of all shards."""
+        return self.due, self.cursor.number, self.cursor.shard
+
+    def entry(self) -> Entry:
+        """Return the entry.
+
+        Raises:
+            UnreadableRecord: it cannot be read.
+        """
+        task_id = self.member[6:].decode(errors="replace")
+        return entry_of(
+            task_id,
+            self.state,
+            self.record,
+            self.template,
+            attempts=self.attempts,
+            next_try_ms=self.next_try_ms,
+            reason=self.reason,
+            paused_by=self.paused_by,
+            behind=self.behind[0],
+            behind_until_ms=self.behind[1],
+            cursor=str(self.cursor),
+        )
+
+
+def store_of(shard: Shard) -> str:
+    """Return the store's random name; empty if no process has joined it."""
+    name: bytes = _page(shard, "-1", -1, 0, 0, limit=0).store
+    return name.decode(errors="replace")
+
+
+def rows(
+    shard: Shard,
+    shard_number: int,
+    earliest_ms: int,
+    end_ms: int,
+    *,
+    chosen: str = "",
+    newest_first: bool = False,
+    behind: ListCursor | None = None,
+    size: int = MAX_SIZE,
+) -> Iterator[Row]:
+    """Yield the rows of a shard that are due from *earliest_ms* to just before *end_ms*.
+
+    Args:
+        shard: The shard.
+        shard_number: Its number.
+        earliest_ms: The earliest due time.
+        end_ms: Just after the latest due time.
+        chosen: The text of a filter, without a state.
+        newest_first: Whether the latest due come first.
+        behind: Yield only the rows after this one.
+        size: How many to look at at a time, if fewer than a page.
+    """
+    due, order = (str(end_ms), -1) if newest_first else (str(earliest_ms - 1), 2**48)
+    if behind is not None:
+        is_inside = float(behind.due) < end_ms if newest_first else float(behind.due) >= earliest_ms
+        if is_inside:
+            due, order = behind.due, behind.order_in(shard_number, newest_first=newest_first)
+    while True:
+        page = _page(
+            shard,
+            due,
+            order,
+            earliest_ms,
+            end_ms,
+            limit=min(size, PAGE),
+            chosen=chosen,
+            newest_first=newest_first,
+        )
+        store = page.store.decode(errors="replace")
+        templates, errors, holders = dict(page.templates), dict(page.failed), dict(page.behind)
+        for (member, text), known in zip(page.found, page.known, strict=True):
+            record = Record(text, int(known.header_end))
+            yield Row(
+                float(known.due),
+                ListCursor(store, shard_number, known.due.decode(), number_of(member)),
+                member,
+                record,
+                templates.get(record.name),
+                State.PAUSED if known.state == b"P" else State.SCHEDULED,
+                int(known.attempts),
+                time_in(known.next_try),
+                errors.get(member[6:], b"").decode(errors="replace"),
+                letters_in(known.paused_by),
+                holder_in(holders.get(member[6:], b"")),
+            )
+        if page.is_last:
+            return
+        ((last, number),) = page.last
+        due, order = last.decode(), int(number)
+
+
+def number_of(member: bytes) -> int:
+    """Return the insertion number of a member, with the bit that tells the record's size."""
+    return int.from_bytes(member[:6].ljust(6, b"\0"), "big")
+
+
+def _page(
+    shard: Shard,
+    after: str,
+    order: int,
+    first: int,
+    before: int,
+    *,
+    limit: int,
+    chosen: str = "",
+    newest_first: bool = False,
+) -> Any:
+    return shard.scripts.call(
+        "page",
+        after=after,
+        order=order,
+        first=first,
+        before=before,
+        newest=int(newest_first),
+        limit=limit,
+        filter=chosen,
+        max_bytes=PAGE_BYTES,
+        most=REFUSED,
+    )
+
+
+def readable(rows: Iterable[Row]) -> Iterator[Entry]:
+    """Yield the entries of *rows*, each once, without unreadable ones."""
+    given: set[int] = set()  # hashes take less memory than members
+    for row in rows:
+        if hash(row.member) in given:
+            continue
+        given.add(hash(row.member))
+        with suppress(UnreadableRecord):
+            yield row.entry()
+
 
 MOST = 100_000  # entries that a listing by tag sorts, in memory
 
@@ -77,7 +281,7 @@ def waiting(
         )
         return _tagged(shards, whole, newest_first, behind)
     by_shard = (
-        pages.rows(
+        rows(
             shard,
             number,
             earliest_ms,
@@ -90,7 +294,7 @@ def waiting(
         )
         for number, shard in enumerate(shards)
     )
-    return pages.readable(heapq.merge(*by_shard, key=attrgetter("place"), reverse=newest_first))
+    return readable(heapq.merge(*by_shard, key=attrgetter("place"), reverse=newest_first))
 
 
 def _tagged(
@@ -107,7 +311,7 @@ def _tagged(
         found: dict[tuple[int, bytes], Entry] = {}
         for shard_number in {place.shard for place in some}:
             members = [place.member for place in some if place.shard == shard_number]
-            read = selection_scan.read(shards[shard_number], chosen, members)
+            read = selection.read(shards[shard_number], chosen, members)
             found.update(((shard_number, member), entry) for member, entry in read)
         for place in some:
             entry = found.get((place.shard, place.member))
@@ -119,10 +323,10 @@ def _tagged(
 def _places(shards: Sequence[Shard], chosen: Filter) -> list[SortKey]:
     found: list[SortKey] = []
     for shard_number, shard in enumerate(shards):
-        store, last = selection_scan.start(shard)
-        for members in selection_scan.pages(shard, chosen, store, last, Position()):
-            for entry in selection_scan.peek(shard, chosen, members):
-                number = pages.number_of(entry.member)
+        store, last = selection.start(shard)
+        for members in selection.pages(shard, chosen, store, last, Position()):
+            for entry in selection.peek(shard, chosen, members):
+                number = number_of(entry.member)
                 found.append(SortKey(entry.due_ms, number, shard_number, entry.member, store))
             if len(found) > MOST:
                 tags = chosen.tags[0] if len(chosen.tags) == 1 else list(chosen.tags)
@@ -133,6 +337,6 @@ def _places(shards: Sequence[Shard], chosen: Filter) -> list[SortKey]:
 def _behind(text: str, shards: Sequence[Shard]) -> ListCursor:
     cursor = ListCursor.read(text)
     in_range = cursor.shard < len(shards)
-    if not in_range or pages.store_of(shards[cursor.shard]) != cursor.store:
+    if not in_range or store_of(shards[cursor.shard]) != cursor.store:
         raise InvalidOption("cursor", text, CURSOR)
     return cursor

@@ -16,8 +16,7 @@ from ..errors import (
     InFlight,
     StoreUnavailable,
 )
-from .caller import new_operation
-from .shard import Shard
+from .calls import Shard, new_operation
 from .values import Cancelled, Delivery, NewEntry, Receipt, key_held, too_late
 
 SENT_AT_MOST = 1000  # names of sent templates that a process remembers

@@ -1,8 +1,9 @@
-"""Values that the store takes and returns."""
+"""Values that the store takes and returns: outcomes, events of the history, lateness, entries."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple
@@ -10,10 +11,163 @@ from typing import Any, NamedTuple
 from .. import clock
 from ..clock import EPOCH, MAX_DUE_MS, When, from_ms
 from ..errors import DelayQError, InvalidDueTime, KeyHeld, UnreadableRecord
-from .extras import HELD, Extras
-from .lateness import lateness_of
-from .outcome import Outcome
-from .record import LAST_MS, NewRecord, Record
+from .record import DUE, FLAGS, HELD, LAST_MS, Extras, NewRecord, Record
+
+
+class Outcome(str, Enum):
+    """The outcome of a cancel, reschedule or edit; only ``DONE`` is true in an ``if``.
+
+    It is also text, as in JSON: ``Outcome.DONE == "done"``.
+    """
+
+    __module__ = "celery_delayq"  # as pickles name it
+
+    #: It was done: the entry was still in the store, and the task was not delivered.
+    DONE = "done"
+    #: Too late: the task was delivered to its queue; nothing was changed.
+    HANDED_OVER = "handed_over"
+    #: A scanner is publishing it right now; nothing was changed. Ask again shortly.
+    IN_FLIGHT = "in_flight"
+    #: It was done, but an earlier attempt to publish got no answer from the broker: a copy of
+    #: the task may be in its queue.
+    UNCERTAIN = "uncertain"
+    #: It is due now, but waits behind the task that holds its key until that key is free; of
+    #: ``run_now`` only.
+    BEHIND = "behind"
+    #: No such entry: never scheduled, already cancelled, or delivered too long ago to be known.
+    NOT_FOUND = "not_found"
+    #: Your condition does not hold (``only=``, ``if_due=``, ``if_revision=``; or the task is not
+    #: dead, as ``retry`` and ``remove`` require; or the task that holds a key to ``free`` still
+    #: waits); nothing was changed.
+    UNCHANGED = "unchanged"
+
+    def __format__(self, spec: str) -> str:
+        # Otherwise an f-string has the value before Python 3.12, and the name since then.
+        return format(str(self), spec)
+
+    def __bool__(self) -> bool:
+        return self is Outcome.DONE
+
+
+class What(str, Enum):
+    """The kind of event."""
+
+    SCHEDULED = "scheduled"
+    HANDED_OVER = "handed_over"
+    CANCELLED = "cancelled"
+    REPLACED = "replaced"
+    SKIPPED = "skipped"
+    DEAD = "dead"
+    REPAIRED = "repaired"
+    RESCHEDULED = "rescheduled"
+    EDITED = "edited"
+    RUN_NOW = "run_now"
+    RETRIED = "retried"
+    REMOVED = "removed"
+    UNDONE = "undone"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One event of the history; ``lua/prelude/history.lua`` has its layout.
+
+    ``labels``: of task and queue, as in the record. They and the due time are ``None`` if the
+    record could not be read. ``actor``: who did it, or empty. ``lane``: q or t and a name, of a
+    pause. ``count``: of how many entries; 0 of a lane. ``bulk``: the name of the change of many
+    that it is, or of which it is a part; or empty.
+    """
+
+    what: What
+    when_ms: int
+    due_ms: int | None
+    labels: tuple[bytes, bytes] | None
+    task_id: str
+    key: str
+    actor: str = ""
+    lane: str = ""
+    count: int = 1
+    bulk: str = ""
+
+    def with_parts_of(self, other: HistoryEntry) -> HistoryEntry:
+        """Return a line of a change with the number of another one of the same change."""
+        when_ms = max(self.when_ms, other.when_ms)
+        return replace(self, when_ms=when_ms, count=self.count + other.count)
+
+    @classmethod
+    def read(cls, event: bytes) -> HistoryEntry:
+        """Read an event that a script wrote.
+
+        Raises:
+            ValueError: another program wrote it.
+        """
+        due, id_end = event[14:27].strip(), 42 + int(event[39:42])
+        if event[:1] not in _WHAT:
+            raise ValueError(f"no event begins with {event[:1]!r}")
+        key, _, rest = event[id_end:].partition(b"\0")
+        actor, count, bulk = (*rest.split(b"\0"), b"", b"")[:3]
+        is_lane = event[:1] in b"pu"
+        return cls(
+            _WHAT[event[:1]],
+            int(event[1:14]),
+            int(due) if due else None,
+            (event[27:33], event[33:39]) if due else None,
+            event[42:id_end].decode(errors="replace"),
+            "" if is_lane else key.decode(errors="replace"),
+            actor.decode(errors="replace"),
+            key.decode(errors="replace") if is_lane else "",
+            0 if is_lane else int(count or 1),
+            bulk.decode(errors="replace"),
+        )
+
+
+def added_up(lines: Iterable[HistoryEntry]) -> list[HistoryEntry]:
+    """Return lines of changes, with one for each change of many; it has parts in each shard."""
+    found: dict[object, HistoryEntry] = {}
+    for line in lines:
+        name = (line.what, line.bulk, line.actor) if line.bulk else len(found)
+        other = found.get(name)
+        found[name] = line if other is None else line.with_parts_of(other)
+    return list(found.values())
+
+
+_WHAT = {
+    b"s": What.SCHEDULED,
+    b"h": What.HANDED_OVER,
+    b"c": What.CANCELLED,
+    b"r": What.REPLACED,
+    b"k": What.SKIPPED,
+    b"d": What.DEAD,
+    b"b": What.REPAIRED,
+    b"m": What.RESCHEDULED,
+    b"e": What.EDITED,
+    b"n": What.RUN_NOW,
+    b"t": What.RETRIED,
+    b"x": What.REMOVED,
+    b"o": What.UNDONE,
+    b"p": What.PAUSED,
+    b"u": What.RESUMED,
+}
+
+#: The letter of each kind in an event.
+LETTERS = {what: letter for letter, what in _WHAT.items()}
+
+
+TIMES_BYTES = FLAGS - DUE  # of a record: due time, time of scheduling, last change
+
+
+def lateness_in(times: bytes, now_us: int) -> list[float]:
+    """Return seconds, at least 0, for each record whose times ``hand_over`` returned."""
+    # A record without the part before its times.
+    records = (Record(times, at - DUE) for at in range(0, len(times), TIMES_BYTES))
+    return [lateness_of(record, now_us) for record in records]
+
+
+def lateness_of(record: Record, now_us: float) -> float:
+    """Return the lateness of one record in seconds, at least 0."""
+    return max(0.0, (now_us - max(record.due_ms * 1000, record.changed_us)) / 1_000_000)
+
 
 NO_RECORD = Record(b"", 0)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..errors import DelayQError
-from ..store.outcome import Outcome
+from ..store.values import Outcome
 
 
 class Count(int):

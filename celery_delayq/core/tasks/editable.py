@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
-from ..store.extras import Tags
+from ..store.record import Tags
 
 
 class Changes(TypedDict, total=False):

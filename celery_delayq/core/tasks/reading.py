@@ -14,7 +14,8 @@ from .. import clock
 from ..clock import TimeInput
 from ..errors import InvalidOption
 from ..services import HasServices, Services
-from ..store import Counts, Departure, State, overview
+from ..store import Counts, Departure, State
+from ..store.counts import falling_due
 from .filters import OneOf, check_limit, filter_of
 from .queue_names import QueueNames
 from .scheduled_task import ScheduledTask
@@ -129,7 +130,7 @@ def ahead(
     services: Services, span_ms: int, spans: int, after_ms: int = -1
 ) -> tuple[int, list[int]]:
     """Return the time now, in ms, and how many tasks fall due in each span; see the store's."""
-    return overview.falling_due(services.entries.shards, span_ms, spans, after_ms)
+    return falling_due(services.entries.shards, span_ms, spans, after_ms)
 
 
 def departure(

@@ -25,7 +25,7 @@ from ..store import (
     Position,
     Shard,
     changes,
-    selection_scan,
+    selection,
     target_of_member,
 )
 from ..store.changes import ALWAYS, Conditions
@@ -68,7 +68,7 @@ class Selection:
     ) -> None:
         self._services = services
         self._chosen, self._limit = chosen, limit
-        started = services.entries.each(selection_scan.start)
+        started = services.entries.each(selection.start)
         begun = SelectionCursor(started[0][0], chosen.digest, tuple(seq for _, seq in started))
         self._begun = begun if cursor is None else SelectionCursor.read(cursor, begun)
         self._names = [name for name, _ in started]
@@ -83,7 +83,7 @@ class Selection:
         """Yield the tasks, read page by page."""
         self._at, queues = self._begun, QueueNames(self._services)
         for number, shard, page in self._pages():
-            for member, entry in selection_scan.read(shard, self._chosen, page):
+            for member, entry in selection.read(shard, self._chosen, page):
                 self._at = self._begun.behind(number, Position.of(member))
                 yield ScheduledTask.of(entry, self._services.app, queues.of(entry))
             self._at = self._begun.behind(number, Position.of(page[-1]))
@@ -214,12 +214,12 @@ class Selection:
         left = self._limit
         for number, shard, behind in self._shards():
             name, start = self._names[number], self._begun.starts[number]
-            for found in selection_scan.pages(shard, self._chosen, name, start, behind):
+            for found in selection.pages(shard, self._chosen, name, start, behind):
                 if left == 0:
                     return
                 page = found
                 if left is not None:
-                    met = selection_scan.peek(shard, self._chosen, found)
+                    met = selection.peek(shard, self._chosen, found)
                     page = [match.member for match in islice(met, min(left, len(found)))]
                     left -= len(page)
                 if page:
@@ -237,7 +237,7 @@ class Selection:
         with telling_so_far(tally):
             for number, shard, behind in self._shards():
                 name, start = self._names[number], self._begun.starts[number]
-                for found in selection_scan.counts(shard, self._chosen, name, start, behind):
+                for found in selection.counts(shard, self._chosen, name, start, behind):
                     tally.add(found)
                     report(progress, tally)
         return tally.count
@@ -246,7 +246,7 @@ class Selection:
         tally, self._at = Tally(), self._begun
         with telling_so_far(tally):
             for number, shard, page in self._pages():
-                for met in selection_scan.peek(shard, self._chosen, page):
+                for met in selection.peek(shard, self._chosen, page):
                     tally.met(met.state, would=would(met))
                 self._at = self._begun.behind(number, Position.of(page[-1]))
                 report(progress, tally)

@@ -12,7 +12,7 @@ from celery.app.task import Task
 from celery.result import AsyncResult, GroupResult
 
 from ..errors import InvalidOption, NotATask
-from ..store import ids
+from ..store import keys
 from ..store.changes import REVISION_BYTES
 from .scheduled_task import ScheduledTask
 
@@ -79,8 +79,8 @@ def target_of(task_id: Named | None = None, key: str | None = None) -> bytes:
     if task_id is not None and key is not None:
         raise InvalidOption("key", key, "a task's id or a key, not both")
     if key is not None:
-        return ids.target_of_key(ids.checked_name("key", key))
-    return ids.target_of(id_of(task_id))
+        return keys.target_of_key(keys.checked_name("key", key))
+    return keys.target_of(id_of(task_id))
 
 
 def id_of(given: Any) -> str:
@@ -95,7 +95,7 @@ def id_of(given: Any) -> str:
         given = str(given)
     if not isinstance(given, str):
         raise InvalidOption("task_id", given, _EXPECTED + _hint(given))
-    return ids.checked_id(given)
+    return keys.checked_id(given)
 
 
 def _hint(given: Any) -> str:

@@ -14,7 +14,7 @@ import threading
 
 from celery.bin.celery import main
 
-from celery_delayq.core.store.scanner_steps import ScannerSteps
+from celery_delayq.core.store.delivery import ScannerSteps
 
 
 def die():

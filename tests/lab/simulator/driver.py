@@ -45,36 +45,27 @@ from celery_delayq.core.message.headers import DUE_HEADER, HOLD_HEADER, REDELIVE
 from celery_delayq.core.message.hold import Hold
 from celery_delayq.core.scheduling.options import PLAIN
 from celery_delayq.core.servers.connection import packed, translated
-from celery_delayq.core.store import (
-    Entries,
-    Membership,
-    NewEntry,
-    Receipt,
-    changes,
-    lookup,
-    placement,
-    selection_scan,
-)
-from celery_delayq.core.store.caller import Attempts
-from celery_delayq.core.store.copies import Copies
-from celery_delayq.core.store.extras import HELD, Extras
-from celery_delayq.core.store.filter import Filter
-from celery_delayq.core.store.ids import Target, target_of_key, target_of_member
-from celery_delayq.core.store.keys import Keys
-from celery_delayq.core.store.outcome import Outcome
+from celery_delayq.core.store import Entries, Membership, NewEntry, Receipt, changes, lookup
+from celery_delayq.core.store import entries as placement
+from celery_delayq.core.store import selection as selection_scan
+from celery_delayq.core.store.calls import Attempts
+from celery_delayq.core.store.delivery import Copies, ScannerSteps
+from celery_delayq.core.store.keys import Keys, Target, target_of_key, target_of_member
+from celery_delayq.core.store.membership import Registration
 from celery_delayq.core.store.record import (
+    HELD,
     RELEASED,
     RUN_NOW,
+    Extras,
     NewRecord,
     Record,
     Template,
     header_for,
     whole,
 )
-from celery_delayq.core.store.registration import Registration
-from celery_delayq.core.store.scanner_steps import ScannerSteps
 from celery_delayq.core.store.scripts import Script
-from celery_delayq.core.store.selection_scan import Position
+from celery_delayq.core.store.selection import Filter, Position
+from celery_delayq.core.store.values import Outcome
 from celery_delayq.core.tasks import selection
 from celery_delayq.core.tasks.selection import Selection
 from celery_delayq.errors import (

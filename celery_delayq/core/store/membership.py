@@ -1,7 +1,10 @@
-"""Membership in a store: the settings on which its processes must agree.
+"""Membership in a store: the settings on which its processes must agree, and the types of its keys.
 
 Registration.join --> the script `join`: layout, shards, broker --> refused, warned, or a member
 Registration.check_membership --> the same check, which writes nothing
+
+Scripts do not check types: if another program overwrites a key while workers run, a script can stop
+half-way. So each key's type is checked when a process joins, and in ``check``.
 """
 
 from __future__ import annotations
@@ -16,12 +19,70 @@ from ..errors import StoreDiffers, StoreError, StoreUnavailable
 from ..logs import lasting, logger_of
 from ..servers.alone import check_alone
 from ..servers.beside import MOVES, check_broker, masters
+from ..servers.connection import Connection, packed
 from ..servers.endpoint import Server
 from ..settings import REMEMBER
-from .keys import SCHEMA
+from .keys import KEYS, SCHEMA, Keys
 from .record import FORMAT
 from .scripts import Scripts
-from .types import check_types
+
+logger = logger_of(__name__)
+
+
+# For each type, a command that is refused for keys of another one. The scripts use them as well.
+_ASKING = {
+    "ZSET": ("ZCARD",),
+    "HASH": ("HLEN",),
+    "LIST": ("LRANGE", 0, 0),
+}
+
+
+def check_types(connection: Connection, keys: Keys, step: str, until: float | None) -> None:
+    """Check that every existing key of the store has the type that the scripts expect.
+
+    Args:
+        connection: The connection to the shard's Redis.
+        keys: The shard's keys.
+        step: The step to name in errors.
+        until: When to give up, by the monotonic clock.
+
+    Raises:
+        StoreError: a key has another type; it names the key.
+        StoreUnavailable: no answer came in time.
+    """
+    questions = {keys[name]: _question(keys[name], what) for name, what in _types().items()}
+    try:
+        connection.exchange(step, list(questions.values()), until)
+    except StoreUnavailable:
+        raise
+    except StoreError:
+        # All went in one exchange. Repeat them one by one, to find the key and the reason.
+        for key, question in questions.items():
+            _ask(connection, key, question, step, until)
+
+
+def _ask(
+    connection: Connection, key: str, question: list[bytes], step: str, until: float | None
+) -> None:
+    try:
+        connection.execute(step, question, until)
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        # If a right is missing, the first step that needs it names that.
+        if error.why.startswith("WRONGTYPE"):
+            raise StoreError(step, f"the key {key}: {error.why}") from error.__cause__
+
+
+def _types() -> dict[str, str]:
+    types = {name: what.split()[0] for name, what in KEYS.items()}
+    return {name: kind for name, kind in types.items() if kind in _ASKING}
+
+
+def _question(key: str, kind: str) -> list[bytes]:
+    command, *rest = _ASKING[kind]
+    return packed([command, key, *rest])
+
 
 STORE_BYTES = 8  # of a store's random name
 SILENT_MS: float = 60_000  # without a scanner; then a process that schedules logs a warning
@@ -41,8 +102,6 @@ _TOO_OLD = (
     "tasks and rules of this store may have format %s, and this release reads formats up to %s: "
     "its scanner lays those aside for one that reads them; upgrade this worker"
 )
-
-logger = logger_of(__name__)
 
 
 def emptied(began_ms: int | None, scanner_ms: int | None, now_ms: int) -> str:
