@@ -22,8 +22,8 @@ from typing import Any
 import redis
 
 from ..core import clock
+from ..core.servers.connection import Refusal, is_replica, lacks_replicas, refusal_of
 from ..core.servers.endpoint import Address, Endpoint, Listener, Server
-from ..core.servers.refusals import Refusal, is_replica, lacks_replicas, refusal_of
 from .known_master import MasterCache
 
 FAILED = (redis.RedisError, OSError)

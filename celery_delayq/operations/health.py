@@ -12,8 +12,7 @@ from ..core.clock import from_ms
 from ..core.errors import InvalidOption, StoreDiffers, StoreError
 from ..core.leaves import LEAVES, leaf
 from ..core.logs import counted, lasting, plain
-from ..core.servers.facts import Facts
-from ..core.servers.risks import ERROR, OK, eviction, memory
+from ..core.servers.risks import ERROR, OK, Facts, eviction, memory
 from ..core.services import HasServices, Services
 from ..core.store import Counts, LiveScanner, Pause, emptied
 from .pausing import in_words, to_resume

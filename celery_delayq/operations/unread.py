@@ -28,7 +28,7 @@ from ..core.logs import counted, logger_of, waiting
 from ..core.message.headers import DUE_HEADER
 from ..core.message.outgoing import list_keys, queues_of_list
 from ..core.servers.connection import Connection
-from ..core.servers.facts import ask
+from ..core.servers.risks import ask
 from ..core.services import Services
 from ..core.store import label_of
 from ..core.store.record import Record

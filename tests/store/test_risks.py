@@ -5,10 +5,9 @@ from dataclasses import astuple
 import pytest
 
 from celery_delayq.core.servers import risks
-from celery_delayq.core.servers.alone import SENTINEL
 from celery_delayq.core.servers.connection import PooledConnection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
-from celery_delayq.core.servers.facts import Facts
+from celery_delayq.core.servers.risks import SENTINEL, Facts
 from celery_delayq.errors import StoreUnavailable
 from tests.lab.faults.proxy import Proxy
 from tests.support.ports import free_port

@@ -17,8 +17,7 @@ from ...core.logs import plain
 from ...core.servers import risks
 from ...core.servers.connection import Connection, packed
 from ...core.servers.endpoint import shown
-from ...core.servers.facts import Facts, ask
-from ...core.servers.risks import ERROR, OK, TASK_BYTES, WARNING, Level, Line
+from ...core.servers.risks import ERROR, OK, TASK_BYTES, WARNING, Facts, Level, Line, ask
 from ...core.services import Services
 from .doctor_broker import broker, unusable
 from .doctor_keys import held_keys

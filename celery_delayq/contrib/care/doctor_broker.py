@@ -8,10 +8,8 @@ from typing import Any
 from ...core.errors import BrokerDown, InvalidSetting, StoreError
 from ...core.handover.link import CONNECT_TIMEOUT, Link, bounded, connect
 from ...core.logs import plain
-from ...core.servers.beside import MOVES, check_broker, masters
-from ...core.servers.connection import Connection
-from ...core.servers.refusals import NO_BROKER
-from ...core.servers.risks import ERROR, OK, WARNING, Line
+from ...core.servers.connection import NO_BROKER, Connection
+from ...core.servers.risks import ERROR, MOVES, OK, WARNING, Line, check_broker, masters
 from ...core.services import Services
 from ...core.store.keys import Keys
 

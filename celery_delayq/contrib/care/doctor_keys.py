@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...core.logs import counted, plain
-from ...core.servers.facts import ask
-from ...core.servers.risks import OK, WARNING, Line
+from ...core.servers.risks import OK, WARNING, Line, ask
 from ...core.services import Services
 from ...core.store import KeyHolder
 from ...operations.unread import is_idle

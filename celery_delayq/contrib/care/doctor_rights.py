@@ -12,8 +12,7 @@ from ...core.errors import StoreError
 from ...core.logs import plain
 from ...core.message.outgoing import list_keys
 from ...core.servers.connection import Connection
-from ...core.servers.facts import ask
-from ...core.servers.risks import ERROR, OK, WARNING, Level, Line
+from ...core.servers.risks import ERROR, OK, WARNING, Level, Line, ask
 from ...core.services import Services
 from ...operations.queues import queue_counts
 

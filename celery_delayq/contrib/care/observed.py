@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...core import clock
 from ...core.errors import StoreError
 from ...core.servers.connection import Connection, packed
-from ...core.servers.facts import ask
+from ...core.servers.risks import ask
 from ...core.store.keys import Keys
 
 TRIPS = 20

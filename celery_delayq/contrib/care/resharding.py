@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 
 from ...core import clock
 from ...core.errors import StoreDiffers, StoreError
-from ...core.servers.facts import Facts
-from ...core.servers.risks import LEFT_BYTES
+from ...core.servers.risks import LEFT_BYTES, Facts
 from ...core.services import Configured, Services
 from ...core.store.calls import Wanted
 from ...core.store.scripts import Scripts

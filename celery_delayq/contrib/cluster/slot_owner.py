@@ -23,8 +23,8 @@ from typing import Any
 import redis
 
 from ...core import clock
+from ...core.servers.connection import said_of
 from ...core.servers.endpoint import Address, Endpoint, shown
-from ...core.servers.refusals import said_of
 from ..known_master import MasterCache
 from ..moving import AGAIN, MovingMaster, address_of
 from .slots import SlotQuery

@@ -20,8 +20,7 @@ from ...core.message.broker import (
     urls_of,
 )
 from ...core.message.connection_options import credentials_of, login_of, number_of, tls_of
-from ...core.servers.endpoint import Endpoint
-from ...core.servers.words import TLS
+from ...core.servers.endpoint import TLS, Endpoint
 from ..moving import ASK
 from .group import ASKED_ONCE, SentinelGroup
 

@@ -26,7 +26,7 @@ from ..clock import celery_time
 from ..libraries import Feature, works
 from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, HOLD_HEADER, REDELIVERED_HEADER
 from ..message.route import Relayed, Route
-from ..servers.refusals import is_denied, is_replica, refusal_of
+from ..servers.connection import is_denied, is_replica, refusal_of
 from ..store.values import LeasedEntry
 
 SENT, REFUSED, DENIED, DEAD = "sent", "refused", "denied", "dead"

@@ -14,8 +14,7 @@ from typing import Any
 from kombu.utils.imports import symbol_by_name
 
 from ..errors import InvalidSetting, UnknownSetting
-from ..servers.credentials import Credentials
-from ..servers.words import TLS, client_refuses, connection_refuses
+from ..servers.endpoint import TLS, Credentials, client_refuses, connection_refuses
 
 _OF_STORES = (
     "master_name",

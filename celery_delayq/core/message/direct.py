@@ -1,7 +1,7 @@
 """Whether a script in the store can push a message to a queue's list: exactly once, directly.
 
 Store and broker must be one Redis. In a Cluster, the list must be in the store's slot as well: the
-broker's ``global_keyprefix`` begins with the store's hash tag. ``servers/beside.py`` proves it.
+broker's ``global_keyprefix`` begins with the store's hash tag. ``servers/risks.py`` proves it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""The address of a Redis, and its login.
+"""The address of a Redis, its login and its options.
 
 Connections use a ``Server``: one address (``Endpoint``), or a master that is looked up and may move
 (``moving.py``, for the leaves ``sentinel`` and ``cluster``).
+
+Options are checked before redis-py gets them. A provider of logins returns a fresh one for each
+connection; an error names only the provider, as the text of its own error may contain secrets.
 
 This module sets redis-py's retries, timeouts, protocol and decoding. By default redis-py repeats a
 command after a connection error (ten times in version 8), which turns one push into eleven; its
@@ -19,7 +22,74 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from .credentials import Credentials
+from ..threads import spared
+
+TLS = "ssl_"  # the beginning of each TLS option
+
+
+def connection_refuses(options: Mapping[str, Any]) -> str:
+    """Return why a TLS connection cannot be made with these options; empty if it can."""
+    return _refusal(redis.SSLConnection, options)
+
+
+def client_refuses(options: Mapping[str, Any]) -> str:
+    """Return why a client for a sentinel cannot be made with these options; empty if it can."""
+    return _refusal(redis.Redis, options)
+
+
+def _refusal(kind: Any, options: Mapping[str, Any]) -> str:
+    try:
+        # This does not connect. A wrong value is an error at the line that reads it.
+        with suppress(redis.RedisError):
+            kind(**options)
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+class Credentials(redis.CredentialProvider):
+    """Calls a credential provider, as redis-py has it, and names it if it fails.
+
+    Args:
+        provider: An object whose ``get_credentials`` returns ``(username, password)`` or
+            ``(password,)``.
+    """
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+
+    @property
+    def name(self) -> str:
+        """The provider's class."""
+        kind = type(self._provider)
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+    def get_credentials(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Return the provider's current login.
+
+        Raises:
+            redis.exceptions.AuthenticationError: the provider failed, or returned no login.
+        """
+        login: Any = None
+        why = ""
+        try:
+            login = spared(self._provider.get_credentials)()
+        except Exception as error:
+            why = f"failed: {type(error).__name__}"
+        if not why and not _is_login(login):
+            why = "returned neither (username, password) nor (password,)"
+        if why:  # raised here, so that it does not refer to the provider's error
+            raise redis.AuthenticationError(f"the credential provider {self.name} {why}")
+        return tuple(login)
+
+
+def _is_login(login: Any) -> bool:
+    return (
+        isinstance(login, (tuple, list))
+        and len(login) in (1, 2)
+        and all(isinstance(word, (str, bytes)) for word in login)
+    )
+
 
 Address = tuple[str, int]  # host and port
 

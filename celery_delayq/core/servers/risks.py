@@ -1,21 +1,284 @@
-"""How a Redis may lose waiting tasks or refuse new ones, and what to do about it.
+"""What a Redis says of itself: whether it can be a store, and how it may lose waiting tasks.
 
-    Facts ----> role, eviction, persistence, memory ---> lines: ok, a warning, or an error
+    HELLO ---> product, version, role         every user may send it    --> can it be a store?
+    INFO ----> memory, persistence, replicas  a hosted Redis may refuse --+-> lines: ok, a warning,
+    CONFIG --> save points, how often it syncs   most hosted ones refuse -'          or an error
 
-A worker logs the warnings when it starts; the doctor prints all lines. A fact that the server does
-not report has no line.
+A fact that it does not report is ``None``, never a guess, and has no line. A worker logs the
+warnings when it starts; the doctor prints all lines.
+
+A node of a Redis Cluster can be a store if it serves the store's slot; the first read of the
+store's keys shows whether it does. It can be the broker too only if the queues' lists are in that
+slot, so that a script can push to them: if the broker's ``global_keyprefix`` begins with the
+store's hash tag. Then delivery is direct, and the two must be one; the store's id, read by the
+broker's URL, proves it. Without the tag they must not be in one Cluster, because the broker cannot
+be used there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from ..errors import StoreError, StoreUnavailable
 from ..logs import counted
-from .alone import SENTINEL
-from .connection import Connection
-from .facts import Facts
+from .connection import NO_BROKER, Connection, PooledConnection, packed, said_of
+from .endpoint import Endpoint, Server
+
+SETTINGS = ("save", "appendfsync", "stop-writes-on-bgsave-error", "min-replicas-to-write")
+_LINE = re.compile(r"^(\w+):([^\r\n]*)", re.MULTILINE)
+
+
+def ask(connection: Connection, *command: bytes | str | int) -> Any:
+    """Return Redis's answer, or ``None`` if Redis, or a proxy, refuses this user the command.
+
+    Raises:
+        StoreUnavailable: no answer came in time.
+    """
+    try:
+        return connection.execute("doctor", packed(command))
+    except StoreUnavailable:
+        # A proxy may close the connection on a command that it does not allow.
+        _see_it_is_there(connection)
+    except StoreError:
+        pass
+    return None
+
+
+def _see_it_is_there(connection: Connection) -> None:
+    try:
+        connection.execute("doctor", packed(["PING"]))
+    except StoreUnavailable:
+        raise
+    except StoreError:
+        pass  # this is an answer too
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts that a Redis reports about itself.
+
+    Attributes:
+        hello: Its answer to HELLO: server, version, mode, role.
+        info: The fields of INFO; empty if it refuses.
+        config: Those of the :data:`SETTINGS` that it reports.
+    """
+
+    hello: Mapping[str, str]
+    info: Mapping[str, str]
+    config: Mapping[str, str]
+
+    @classmethod
+    def ask(cls, connection: Connection) -> Facts:
+        """Read the facts; six commands at most.
+
+        Raises:
+            StoreUnavailable: no answer came in time.
+        """
+        hello = ask(connection, "HELLO", 2) or []
+        return cls(_pairs(hello), cls.of_info(connection).info, _config(connection))
+
+    @classmethod
+    def of_info(cls, connection: Connection) -> Facts:
+        """Read the facts that INFO has: one command."""
+        return cls({}, dict(_LINE.findall(_text(ask(connection, "INFO") or b""))), {})
+
+    @property
+    def version(self) -> str:
+        """Its product and version: ``Redis 7.0.15``; empty if both are unknown."""
+        version = self.hello.get("version") or self.info.get("redis_version", "")
+        return f"{self.hello.get('server', 'redis').capitalize()} {version}" if version else ""
+
+    @property
+    def is_replica(self) -> bool | None:
+        """Whether it is a replica."""
+        role = self.info.get("role") or self.hello.get("role")
+        return None if role is None else role not in ("master", "primary")
+
+    @property
+    def policy(self) -> str | None:
+        """Its ``maxmemory-policy``."""
+        return self.info.get("maxmemory_policy")
+
+    @property
+    def deletes_tasks(self) -> bool:
+        """Whether its policy deletes waiting tasks when it is full.
+
+        The other policies delete only keys with a time to live, which the store's keys do not have.
+        """
+        return (self.policy or "").startswith("allkeys-")
+
+    @property
+    def deleted(self) -> int:
+        """How many keys it has deleted to make room, in all its databases; 0 if unknown."""
+        return self._number("evicted_keys") or 0
+
+    @property
+    def maxmemory(self) -> int | None:
+        """Bytes that it may use; 0: no limit but the machine's."""
+        return self._number("maxmemory")
+
+    @property
+    def used(self) -> int | None:
+        """Bytes that it uses, as far as ``maxmemory`` counts them."""
+        used = self._number("used_memory")
+        return None if used is None else used - (self._number("mem_not_counted_for_evict") or 0)
+
+    @property
+    def has_log(self) -> bool | None:
+        """Whether it has an append-only file."""
+        enabled = self.info.get("aof_enabled")
+        return None if enabled is None else enabled == "1"
+
+    @property
+    def replicas(self) -> list[Mapping[str, str]]:
+        """Its replicas: ip, port, state, offset, lag (in seconds)."""
+        found = [text for name, text in self.info.items() if re.fullmatch(r"slave\d+", name)]
+        return [dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+                for text in found]  # fmt: skip
+
+    def _number(self, name: str) -> int | None:
+        text = self.info.get(name, "")
+        return int(text) if text.isdigit() else None
+
+
+def _config(connection: Connection) -> dict[str, str]:
+    directives: dict[str, str] = {}
+    for name in SETTINGS:
+        answer = ask(connection, "CONFIG", "GET", name)
+        if answer is None:
+            break  # it will not report the others either
+        directives.update(_pairs(answer))
+    return directives
+
+
+def _pairs(flat: Any) -> dict[str, str]:
+    """Return a flat reply as a dict, without values that are not text."""
+    if not isinstance(flat, list):
+        return {}
+    pairs = zip(flat[::2], flat[1::2], strict=False)
+    return {_text(name): _text(value) for name, value in pairs if isinstance(value, bytes)}
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+SENTINEL = (
+    "this is a Redis Sentinel, which keeps nothing; name it by a sentinel:// URL, and its master "
+    "by master_name in the transport options"
+)
+
+
+def check_alone(connection: Connection, step: str, until: float | None, *, direct: bool) -> None:
+    """Raise if a Redis cannot be the store.
+
+    Args:
+        connection: The connection to the Redis.
+        step: The step's name in errors.
+        until: When to give up, by the monotonic clock.
+        direct: Whether the Redis is the broker too, whose lists may be in any slot.
+
+    Raises:
+        StoreError: it is a Redis Sentinel; or such a broker, and a node of a Redis Cluster.
+        StoreUnavailable: no answer came in time.
+    """
+    mode = mode_of(connection, step, until)
+    if mode == b"sentinel":
+        raise StoreError(step, SENTINEL)
+    if mode == b"cluster" and direct:
+        raise StoreError(step, NO_BROKER)
+
+
+def mode_of(connection: Connection, step: str, until: float | None = None) -> bytes | None:
+    """Return whether a Redis is ``standalone``, a ``sentinel`` or in a ``cluster``, if it says.
+
+    Raises:
+        StoreUnavailable: no answer came in time.
+    """
+    try:
+        hello = connection.execute(step, packed(["HELLO", 2]), until)
+    except StoreUnavailable:
+        raise
+    except StoreError:
+        return None  # a proxy, or an imitation of Redis, that does not know the command
+    mode: bytes | None = dict(zip(hello[::2], hello[1::2], strict=False)).get(b"mode")
+    return mode
+
+
+REACH = 2.0  # seconds that the broker has for an answer
+_OTHER = (
+    "global_keyprefix in broker_transport_options has the store's hash tag, but the broker {} does "
+    "not hold this store; let broker_url name the node of the Cluster that does, or change the "
+    "prefix"
+)
+_MOVED = (
+    "the broker {} is a node of a Redis Cluster that does not serve the store's slot; let "
+    "broker_url name {}, which does, or use another broker"
+)
+MOVES = (
+    "the broker is a node of a Redis Cluster with %d masters: if the slot of its queues moves, or "
+    "this node fails, Celery's workers exit or keep asking the old node"
+)
+
+
+def check_broker(store: Connection, broker: Server, meta: str, *, tagged: bool) -> None:
+    """Raise if a broker and the store are one although they must not be, or the reverse.
+
+    Args:
+        store: The connection to the store.
+        broker: The broker's Redis.
+        meta: The key with the store's id.
+        tagged: Whether the broker's keys have the store's hash tag.
+
+    Raises:
+        StoreUnavailable: it cannot be checked now, and has to be.
+        StoreError: they are, or are not.
+    """
+    question = packed(["HGET", meta, "store"])
+    link = PooledConnection(broker, REACH)
+    try:
+        known, moved = link.execute("join", question), ""
+        is_one = known is not None and known == store.execute("join", question)
+    except StoreError as error:
+        words = said_of(error.__cause__).split()
+        is_one, moved = False, words[-1] if words[:1] == ["MOVED"] else ""
+        if not moved and tagged:
+            raise
+        if not moved:
+            return  # the relay says what is wrong with the broker
+    finally:
+        link.close()
+    if tagged and not is_one:
+        text = _MOVED if moved else _OTHER
+        raise StoreError("join", text.format(broker.url, moved))
+    if tagged:
+        return
+    # Two names of one plain Redis are none of our business: the relay delivers.
+    if _leads_to(store, moved) or (is_one and mode_of(store, "join") == b"cluster"):
+        raise StoreError("join", NO_BROKER)
+
+
+def _leads_to(store: Connection, moved: str) -> bool:
+    """Whether MOVED names the store's node."""
+    (host, _, port), node = moved.rpartition(":"), store.node
+    if not port or node is None:
+        return False
+    return Endpoint(host, int(port)).node == Endpoint(*node).node
+
+
+def masters(store: Connection) -> int:
+    """Return how many masters the store's Cluster has; 1 if it is none, or does not say."""
+    try:
+        ranges: Any = store.execute("join", packed(["CLUSTER", "SLOTS"]))
+    except StoreUnavailable:
+        raise
+    except StoreError:
+        return 1
+    return len({tuple(master[:2]) for _, _, master, *_ in ranges})
+
 
 Level = Literal["ok", "warning", "error"]
 OK: Level = "ok"

@@ -17,10 +17,9 @@ from typing import Any
 
 from ..errors import StoreDiffers, StoreError, StoreUnavailable
 from ..logs import lasting, logger_of
-from ..servers.alone import check_alone
-from ..servers.beside import MOVES, check_broker, masters
 from ..servers.connection import Connection, packed
 from ..servers.endpoint import Server
+from ..servers.risks import MOVES, check_alone, check_broker, masters
 from ..settings import REMEMBER
 from .keys import KEYS, SCHEMA, Keys
 from .record import FORMAT

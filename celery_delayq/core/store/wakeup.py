@@ -21,9 +21,8 @@ import redis
 from .. import clock
 from ..hooks import Hooks
 from ..logs import logger_of
-from ..servers.connection import Connection, translated
+from ..servers.connection import Connection, Refusal, refusal_of, translated
 from ..servers.endpoint import TIMEOUT
-from ..servers.refusals import Refusal, refusal_of
 from .keys import Keys
 
 FD_SETSIZE = 1024  # descriptors that select() can watch
