@@ -26,8 +26,7 @@ from .errors import InvalidSetting, NoDelayQ, StoreDiffers, StoreError, Switched
 from .hooks import Hooks
 from .libraries import Feature, works
 from .logs import logger_of
-from .message.broker import Broker, store_endpoint
-from .message.direct import beside, is_direct, is_tagged
+from .message.broker import Broker, beside, is_direct, is_tagged, store_endpoint
 from .revoked import mark_revoked, take_back
 from .servers.connection import Connection, PooledConnection
 from .servers.endpoint import Server

@@ -25,7 +25,7 @@ from ..core.errors import (
     StoreForbidden,
 )
 from ..core.logs import logger_of
-from ..core.message.signatures import is_canvas
+from ..core.message.body import is_canvas
 from ..core.scheduling import past
 from ..core.scheduling.options import NAMES, EntryOptions, entry_options_of, options_of_entry
 from ..core.scheduling.request import Request

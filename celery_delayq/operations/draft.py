@@ -26,12 +26,10 @@ from kombu.transport import virtual
 from kombu.utils.json import loads
 
 from ..core.errors import InvalidOption
-from ..core.message.body import body_of
+from ..core.message.body import body_of, is_celery_s, shown
 from ..core.message.broker import Broker
-from ..core.message.destination import header_of
 from ..core.message.headers import EXPIRES_HEADER, LAUNCH
-from ..core.message.outgoing import OutgoingMessage, dumps, list_key, record_of
-from ..core.message.shown import is_celery_s, shown
+from ..core.message.outgoing import OutgoingMessage, dumps, header_of, list_key, record_of
 from ..core.store.record import Extras, NewRecord, Record, header_for
 
 

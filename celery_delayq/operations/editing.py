@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core import clock
 from ..core.errors import StoreUnavailable
-from ..core.message.expiry import warn_of_expiry
+from ..core.message.headers import warn_of_expiry
 from ..core.services import HasServices, Services
 from ..core.store import Outcome
 from ..core.store.record import NewRecord, Tags

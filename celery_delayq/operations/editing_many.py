@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..core.errors import NotATask, UnreadableRecord
-from ..core.message.expiry import warn_of_expiry
-from ..core.message.headers import LAUNCH
+from ..core.message.headers import LAUNCH, warn_of_expiry
 from ..core.services import Services
 from ..core.store import Filter, Match, Shard, State
 from ..core.store.changes import edit

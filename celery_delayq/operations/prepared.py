@@ -25,8 +25,8 @@ from typing import Any
 import celery.app.amqp
 
 from ..core.clock import When
+from ..core.message.body import depth_of
 from ..core.message.outgoing import LARGE, PLAIN_ID, OutgoingMessage, dumps, record_of
-from ..core.message.shown import depth_of
 from ..core.scheduling.writing import Ready
 from ..core.store import NewEntry
 from ..core.store.record import NewRecord, Template

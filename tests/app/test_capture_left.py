@@ -14,7 +14,7 @@ from celery.exceptions import Ignore, Retry
 from kombu import Connection, Exchange, Queue
 
 from celery_delayq.core import clock
-from celery_delayq.core.message.identity import identity_of
+from celery_delayq.core.message.headers import identity_of
 from celery_delayq.core.scheduling import left
 from celery_delayq.errors import StoreDiffers, StoreFull, StoreUnavailable
 from tests.app.support import lists, noop, only_message

@@ -12,7 +12,7 @@ from kombu import Queue, serialization
 from kombu.serialization import registry
 
 from celery_delayq import Outcome
-from celery_delayq.core.message.shown import is_celery_s
+from celery_delayq.core.message.body import is_celery_s
 from celery_delayq.errors import InvalidDueTime, InvalidOption, MessageTooLarge, NotATask
 from tests.app.support import FAR, LONG_AGO, comparable, envelope, only_message, templates
 

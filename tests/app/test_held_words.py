@@ -10,7 +10,7 @@ from celery.signals import task_received, task_revoked, worker_shutdown
 from celery_delayq.contrib.held import reporting, watching
 from celery_delayq.contrib.held.reporting import AT_A_TIME, Reporter
 from celery_delayq.contrib.held.watching import _REFUSALS, HoldingStep
-from celery_delayq.core.message.hold import Hold, ms_until
+from celery_delayq.core.message.headers import Hold, ms_until
 from celery_delayq.core.store.keys import shard_of
 from celery_delayq.errors import StoreUnavailable
 from tests.support.waiting import eventually

@@ -20,7 +20,7 @@ from celery_delayq.core import libraries
 from celery_delayq.core.handover.confirms import publisher_for
 from celery_delayq.core.handover.publishers import OneByOne, Pushing
 from celery_delayq.core.libraries import LEANS_ON, MESSAGES, TRIED, Feature, check_messages, works
-from celery_delayq.core.message.route import Route
+from celery_delayq.core.message.outgoing import Route
 from celery_delayq.errors import LibraryChanged
 from tests.app.support import FAR
 

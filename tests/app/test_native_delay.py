@@ -10,7 +10,7 @@ import uuid
 import pytest
 from kombu import Exchange, Queue
 
-from celery_delayq.core.message import native_delay
+from celery_delayq.core.message import broker
 from tests.app.support import FAR
 from tests.support.ports import free_port
 from tests.support.shards import keys_of
@@ -121,7 +121,7 @@ def test_the_route_of_another_call_is_not_taken(amqp, quorum_app):
     quorum_app.amqp.router.route({"queue": "mail"}, "t")
     options = rewritten("order.new")
 
-    native_delay.undo(options, amqp)
+    broker.undo(options, amqp)
 
     assert options["queue"].name == "orders"
 
@@ -140,7 +140,7 @@ def rewritten(routing_key, exchange=None):
 def test_the_digits_are_taken_off_and_the_queue_with_that_key_is_found(amqp, exchange):
     options = {**rewritten("order.new", exchange), "priority": 3}
 
-    native_delay.undo(options, amqp)
+    broker.undo(options, amqp)
 
     assert options["queue"].name == "orders"
     assert (options["exchange"], options["routing_key"]) == (None, "order.new")
@@ -150,7 +150,7 @@ def test_the_digits_are_taken_off_and_the_queue_with_that_key_is_found(amqp, exc
 def test_a_key_that_no_queue_has_goes_to_the_default_queue_s_exchange(amqp):
     options = rewritten("other.key")
 
-    native_delay.undo(options, amqp)
+    broker.undo(options, amqp)
 
     assert options["queue"].name == "orders"
     assert options["routing_key"] == "other.key"
@@ -171,7 +171,7 @@ def test_a_key_that_no_queue_has_goes_to_the_default_queue_s_exchange(amqp):
 def test_options_that_celery_did_not_rewrite_stay_as_they_are(amqp, options):
     before = dict(options)
 
-    native_delay.undo(options, amqp)
+    broker.undo(options, amqp)
 
     assert options == before
 

@@ -4,7 +4,7 @@ import pytest
 from celery.app.task import Context
 from kombu import Message
 
-from celery_delayq.core.message.identity import give_identity, identity_of, may_come_again
+from celery_delayq.core.message.headers import give_identity, identity_of, may_come_again
 
 pytestmark = pytest.mark.libraries
 

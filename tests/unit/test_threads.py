@@ -12,7 +12,7 @@ from celery_delayq.contrib.held.reporting import Reporter
 from celery_delayq.core import threads
 from celery_delayq.core.handover.away import Away
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.core.message.hold import Hold
+from celery_delayq.core.message.headers import Hold
 from celery_delayq.core.servers.endpoint import Credentials
 from celery_delayq.core.threads import OwnThread
 from celery_delayq.errors import AlreadyTaken

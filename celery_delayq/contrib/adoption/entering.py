@@ -7,8 +7,7 @@ from typing import Any
 
 from ...core.errors import DelayQError
 from ...core.logs import logger_of
-from ...core.message.headers import HOLD_HEADER
-from ...core.message.hold import Hold
+from ...core.message.headers import HOLD_HEADER, Hold
 from ...core.scheduling.intercept import ONCE, Interceptor
 from ...core.scheduling.options import PLAIN
 from ...core.scheduling.request import Request

@@ -10,8 +10,7 @@ from typing import Any
 from ...core import clock
 from ...core.clock import When
 from ...core.errors import InvalidDueTime, InvalidOption
-from ...core.message.headers import DUE_HEADER
-from ...core.message.identity import tag_of, was_redelivered
+from ...core.message.headers import DUE_HEADER, tag_of, was_redelivered
 from ...core.scheduling.deciding import wants_capture
 from ...core.services import Services
 from ...core.store import checked_id

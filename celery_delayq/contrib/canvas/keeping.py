@@ -31,11 +31,8 @@ from celery.canvas import Signature
 from kombu.serialization import dumps as serialize
 
 from ...core.clock import When, at, celery_time
-from ...core.message.expiry import warn_of_chord
-from ...core.message.headers import EXPIRES_HEADER
-from ...core.message.identity import give_identity
-from ...core.message.outgoing import dumps, recorded
-from ...core.message.route import relay_route
+from ...core.message.headers import EXPIRES_HEADER, give_identity, warn_of_chord
+from ...core.message.outgoing import dumps, recorded, relay_route
 from ...core.scheduling.intercept import Interceptor
 from ...core.scheduling.request import Request
 from ...core.services import Services

@@ -25,7 +25,6 @@ from kombu.utils.json import loads
 
 from ...core.clock import When, celery_time, from_ms, utc_now
 from ...core.errors import AlreadyScheduled, DelayQError, StoreError
-from ...core.message.destination import header_of
 from ...core.message.headers import (
     ATTEMPT_HEADER,
     DUE_HEADER,
@@ -35,8 +34,7 @@ from ...core.message.headers import (
     REDELIVERED_HEADER,
     put_offs_in,
 )
-from ...core.message.outgoing import OutgoingMessage, dumps, record_of
-from ...core.message.route import Relayed
+from ...core.message.outgoing import OutgoingMessage, Relayed, dumps, header_of, record_of
 from ...core.scheduling.options import EntryOptions
 from ...core.scheduling.writing import write
 from ...core.services import Services, services_of

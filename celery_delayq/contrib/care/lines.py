@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from ...core.clock import MAX_DUE_MS
 from ...core.errors import InvalidDump, InvalidOption
-from ...core.message.route import Route
+from ...core.message.outgoing import Route
 from ...core.store import checked_id, checked_name
 from ...core.store.record import LABEL_BYTES, LAST_MS, MOST_TAGS
 from ..rule_store import RowEdit, is_skipped

@@ -27,10 +27,8 @@ from ...core.errors import (
     MessageTooLarge,
     NotLoaded,
 )
-from ...core.message.destination import header_of, list_header
 from ...core.message.headers import EXPIRES_HEADER
-from ...core.message.outgoing import OutgoingMessage, record_of
-from ...core.message.route import Route
+from ...core.message.outgoing import OutgoingMessage, Route, header_of, list_header, record_of
 from ...core.services import Services
 from ...core.store import label_of, lane_for
 from ...core.store.entries import OldEntry, restore

@@ -53,8 +53,9 @@ from ...core.message.headers import (
     HAND_OVER_HEADER,
     ONCE_HEADER,
     REDELIVERED_HEADER,
+    identity_of,
+    may_come_again,
 )
-from ...core.message.identity import identity_of, may_come_again
 from ...core.services import Services, find
 from ...core.store import checked_id, target_of
 from ..store_query import ASK_AGAIN, StoreQuery

@@ -27,7 +27,7 @@ from ...core.clock import from_ms
 from ...core.handover.link import IDLE, bounded, connect
 from ...core.logs import logger_of
 from ...core.message.body import body_of
-from ...core.message.route import Route
+from ...core.message.outgoing import Route
 from ...core.servers.pool import PerProcess
 from ...core.services import services_of
 from ...core.store import NewEntry

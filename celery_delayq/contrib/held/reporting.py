@@ -13,7 +13,7 @@ from datetime import datetime
 from ...core import clock
 from ...core.errors import DelayQError
 from ...core.logs import logger_of
-from ...core.message.hold import Hold, ms_until
+from ...core.message.headers import Hold, ms_until
 from ...core.services import Services
 from ...core.store.keys import shard_of
 from ...core.threads import OwnThread

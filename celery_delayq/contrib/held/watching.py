@@ -25,8 +25,7 @@ from celery.exceptions import Retry
 from celery.signals import task_received, task_revoked, worker_shutdown
 
 from ...core.libraries import Feature, works
-from ...core.message.headers import HOLD_HEADER
-from ...core.message.hold import Hold, is_replaced
+from ...core.message.headers import HOLD_HEADER, Hold, is_replaced
 from ...core.services import find
 from .reporting import Reporter
 

@@ -30,8 +30,7 @@ from ...core.integration.defer import Defer
 from ...core.libraries import Feature, works
 from ...core.logs import logger_of
 from ...core.message.body import is_serializer
-from ...core.message.headers import PUT_OFFS_HEADER, SERIALIZER_HEADER, put_offs_in
-from ...core.message.identity import identity_of
+from ...core.message.headers import PUT_OFFS_HEADER, SERIALIZER_HEADER, identity_of, put_offs_in
 from ...core.services import Services, find
 
 logger = logger_of(__name__)

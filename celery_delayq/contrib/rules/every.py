@@ -21,7 +21,7 @@ from celery.canvas import Signature
 from ...core.errors import InvalidOption
 from ...core.integration.apply_async import signature_of
 from ...core.logs import logger_of
-from ...core.message.signatures import is_canvas
+from ...core.message.body import is_canvas
 from ...core.scheduling.options import (
     AFTER,
     AT,

@@ -13,13 +13,16 @@ from ...core.errors import InvalidSetting
 from ...core.logs import without_secrets
 from ...core.message.broker import (
     Names,
+    credentials_of,
     database_of,
     is_sentinel,
+    login_of,
+    number_of,
     provider_of,
+    tls_of,
     tls_of_redis,
     urls_of,
 )
-from ...core.message.connection_options import credentials_of, login_of, number_of, tls_of
 from ...core.servers.endpoint import TLS, Endpoint
 from ..moving import ASK
 from .group import ASKED_ONCE, SentinelGroup

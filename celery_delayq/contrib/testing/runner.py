@@ -23,8 +23,7 @@ from celery.worker.strategy import proto1_to_proto2
 
 from ...core import clock
 from ...core.errors import EndlessTasks
-from ...core.message.headers import DUE_HEADER, HOLD_HEADER
-from ...core.message.hold import Hold, is_replaced, ms_until
+from ...core.message.headers import DUE_HEADER, HOLD_HEADER, Hold, is_replaced, ms_until
 from ...core.services import services_of
 
 if TYPE_CHECKING:

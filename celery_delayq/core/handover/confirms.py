@@ -15,7 +15,7 @@ from kombu.exceptions import OperationalError
 
 from .. import clock
 from ..libraries import Feature, works
-from ..message.route import Route
+from ..message.outgoing import Route
 from ..store.values import LeasedEntry
 from .publishers import DEAD, DENIED, REFUSED, SENT, UNKNOWN, UNSENT, OneByOne, Pushing, Verdict
 

@@ -15,8 +15,7 @@ from .. import clock
 from ..errors import BrokerDown
 from ..leaves import leaf
 from ..logs import logger_of
-from ..message.broker import SENTINEL
-from ..message.connection_options import credentials_of
+from ..message.broker import SENTINEL, credentials_of
 from ..store.values import LeasedEntry
 from .confirms import publisher_for
 from .publishers import DEAD, DENIED, SENT, UNKNOWN, UNSENT, OneByOne, Verdict

@@ -25,7 +25,7 @@ from kombu.transport import virtual
 from ..clock import celery_time
 from ..libraries import Feature, works
 from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, HOLD_HEADER, REDELIVERED_HEADER
-from ..message.route import Relayed, Route
+from ..message.outgoing import Relayed, Route
 from ..servers.connection import is_denied, is_replica, refusal_of
 from ..store.values import LeasedEntry
 

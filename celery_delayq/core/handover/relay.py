@@ -15,7 +15,7 @@ from .. import clock
 from ..errors import BrokerDown
 from ..hooks import Hooks
 from ..logs import logger_of
-from ..message.route import Relayed
+from ..message.outgoing import Relayed
 from ..store.delivery import LONGEST_WAIT, MAX_REFUSALS, ScannerSteps
 from ..store.values import LeasedEntry
 from .dead import RELAY, tell, tell_skipped

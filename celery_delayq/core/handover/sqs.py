@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from uuid import NAMESPACE_OID, uuid5
 
-from ..message.route import Relayed
+from ..message.outgoing import Relayed
 from ..store.values import LeasedEntry
 from .publishers import UNKNOWN, UNSENT, OneByOne, Verdict
 

@@ -15,7 +15,7 @@ from .. import clock
 from ..clock import When
 from ..errors import InvalidOption, NotATask
 from ..leaves import leaf
-from ..message.signatures import is_canvas
+from ..message.body import is_canvas
 from ..scheduling.options import FINISHED, KEY, UNTIL, entry_options_of, options_of_entry
 from ..scheduling.request import Request
 from ..scheduling.writing import new_id

@@ -29,8 +29,8 @@ from .. import clock
 from ..awaiting import in_thread
 from ..clock import DelayInput, TimeInput
 from ..errors import InvalidOption
+from ..message.body import is_canvas
 from ..message.headers import put_offs_in
-from ..message.signatures import is_canvas
 from ..services import services_of
 from .apply_async import call, call_signature
 from .defer import Defer

@@ -1,14 +1,82 @@
-"""Decodes the body of a waiting message, if the app accepts its content type."""
+"""The body of a waiting message, if the app accepts its content type: its arguments and its canvas.
+
+Arguments are shown as Celery's logs show them.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+import celery.app.amqp
+import celery.app.defaults
+from celery import Celery
+from celery.canvas import Signature, chunks
 from kombu import serialization
 from kombu.compression import decompress
 from kombu.transport import virtual
 from kombu.utils.json import loads
+
+
+def is_canvas(sig: Signature) -> bool:
+    """Whether *sig* is more than one plain task."""
+    return bool(sig.get("subtask_type")) or isinstance(sig, chunks)
+
+
+def options_after(embed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the options of each task after a message's: the rest of its chain, its chord's body.
+
+    Args:
+        embed: The last part of a message's body, behind the arguments.
+    """
+    for part in filter(None, [*(embed.get("chain") or ()), embed.get("chord")]):
+        # Of a chord, the body runs last.
+        last = part["kwargs"]["body"] if part["task"] == "celery.chord" else part
+        yield last["options"]
+
+
+_CUT = "..."
+_TELLING = 20  # characters in common that show that two texts are not alike by chance
+_ALIKE = str.maketrans("[]", "()")
+
+
+def depth_of(app: Celery) -> dict[str, int]:
+    """Return saferepr's option for the depth of nesting.
+
+    Celery 5.7 has a setting for it; earlier versions always use saferepr's default.
+    """
+    depth = "task_repr_maxlevels"
+    return {"maxlevels": app.conf[depth]} if depth in celery.app.defaults.DEFAULTS else {}
+
+
+def shown(app: Celery, args: Any, kwargs: Any) -> tuple[str, str]:
+    """Return a message's ``argsrepr`` and ``kwargsrepr``, as Celery writes them."""
+    say, deep, amqp = celery.app.amqp.saferepr, depth_of(app), app.amqp
+    return (
+        say(args, maxlen=amqp.argsrepr_maxsize, **deep),
+        say(kwargs, maxlen=amqp.kwargsrepr_maxsize, **deep),
+    )
+
+
+def is_celery_s(text: Any, made: str) -> bool:
+    """Whether Celery made a text from the arguments, rather than the caller.
+
+    *made* is Celery's text for the decoded arguments, in which a tuple may have become a list.
+    """
+    if not isinstance(text, str):
+        return False
+    ours, theirs = (re.sub(r",(?=\))", "", shape.translate(_ALIKE)) for shape in (made, text))
+    if ours == theirs:
+        return True
+    # Both were truncated, maybe not at the same place.
+    if _CUT not in ours or _CUT not in theirs:
+        return False
+    ours, theirs = ours.partition(_CUT)[0], theirs.partition(_CUT)[0]
+    size = min(len(ours), len(theirs))
+    return size >= _TELLING and ours[:size] == theirs[:size]
+
 
 #: Serializers that write only data. Reading the output of another may run foreign code.
 DATA = {"json", "msgpack", "yaml"}

@@ -1,7 +1,9 @@
-"""Builds the message exactly as kombu would publish it, without a broker.
+"""Builds the message exactly as kombu would publish it, without a broker; and says where it goes.
 
-kombu serialises, compresses and labels the message on a channel without a connection, and
-:func:`recorded` returns the result.
+    message --serialised, compressed, labelled on a channel without a connection--> recorded
+    destination: a list in the store's Redis; or a route, for the relay through the broker
+
+A route is written when the message is scheduled, and read when it is due.
 """
 
 from __future__ import annotations
@@ -10,18 +12,20 @@ import bisect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
-from kombu import Connection, Exchange, Producer, Queue
+from kombu import Connection, Exchange, Producer, Queue, binding
 from kombu.compression import compress
 from kombu.serialization import dumps as serialize
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
-from kombu.utils.json import JSONEncoder
+from kombu.utils.json import JSONEncoder, loads
 
 from ..errors import InvalidOption
-from ..store.record import NewRecord, Template, labels_for, whole
+from ..store.keys import KEYS
+from ..store.record import NewRecord, Template, header_for, labels_for, whole
+from .broker import Broker
 from .headers import CAPTURE_HEADER, DUE_HEADER, EXPIRES_HEADER, ONCE_HEADER
 
 # As kombu.utils.json.dumps, with one encoder for all calls: making one takes longer than encoding a
@@ -262,3 +266,189 @@ def queues_of_list(key: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     separator = str(options.get("sep", kombu_redis.Channel.sep))
     queue, _, step = name.rpartition(separator) if separator else ("", "", "")
     return (queue, name) if queue and step.isdecimal() else (name,)
+
+
+def relay_route(
+    message: OutgoingMessage, queues: Mapping[str, Queue], key: str | None = None
+) -> str:
+    """Return a message's route as JSON text, which is the destination in its record.
+
+    Args:
+        message: The message.
+        queues: The app's queues. Those bound to the message's exchange are declared before it is
+            published, as a worker would do.
+        key: The list in the broker's Redis to which it can be pushed unchanged, if there is one.
+    """
+    named = [queue for queue in queues.values() if _exchange_name(queue) == message.exchange]
+    entities = list(message.declare)
+    if message.exchange:
+        entities += [queue for queue in named if queue not in entities]
+    exchanges = [entity if isinstance(entity, Exchange) else entity.exchange for entity in entities]
+    route = {
+        "exchange": message.exchange,
+        "routing_key": message.routing_key,
+        "declare": [_described(entity) for entity in entities],
+        # A missing queue counts as a failure, but a fanout needs no listeners.
+        "mandatory": not any(exchange and exchange.type == "fanout" for exchange in exchanges),
+        "list": key,
+    }
+    text: str = dumps(route)
+    return text
+
+
+def _exchange_name(queue: Queue) -> str | None:
+    return queue.exchange.name if queue.exchange is not None else None
+
+
+@dataclass(frozen=True)
+class Route:
+    """The exchange and routing key of a message, and the entities to declare before."""
+
+    text: str
+    exchange: str
+    routing_key: str
+    declare: tuple[Queue | Exchange, ...]
+    mandatory: bool
+    list: str | None
+
+    @property
+    def declared_exchanges(self) -> set[str]:
+        """The exchanges that exist once its entities are declared, with the anonymous one."""
+        exchanges = [
+            entity if isinstance(entity, Exchange) else entity.exchange for entity in self.declare
+        ]
+        return {"", *(exchange.name for exchange in exchanges if exchange)}
+
+    @classmethod
+    @lru_cache(maxsize=256)
+    def parse(cls, text: str) -> Route:
+        where = loads(text)
+        return cls(
+            text=text,
+            exchange=where["exchange"],
+            routing_key=where["routing_key"],
+            declare=tuple(_entity(described) for described in where["declare"]),
+            mandatory=where["mandatory"],
+            list=where["list"],
+        )
+
+
+@dataclass(frozen=True)
+class Relayed:
+    """A due message, ready for a producer of the real broker."""
+
+    route: Route
+    body: bytes
+    options: dict[str, Any]
+
+    @classmethod
+    def parse(cls, route: str, message: bytes) -> Relayed:
+        """Make one from the parts of a record.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError: the parts are not what
+                :func:`relay_route` and :func:`.outgoing.record_of` write.
+        """
+        envelope = loads(message)
+        properties = dict(envelope["properties"])
+        encoding = properties.pop("body_encoding", None)
+        for own in ("delivery_info", "delivery_tag"):
+            properties.pop(own, None)
+        body = envelope["body"]
+        if encoding:
+            body = virtual.Channel.codecs[encoding].decode(body)
+        return cls(
+            route=Route.parse(route),
+            body=body.encode() if isinstance(body, str) else body,
+            options={
+                **properties,
+                "headers": envelope["headers"],
+                "content_type": envelope["content-type"],
+                "content_encoding": envelope["content-encoding"],
+            },
+        )
+
+
+def _described(entity: Any) -> dict[str, Any]:
+    parts = entity.as_dict(recurse=True)
+    return {name: value for name, value in parts.items() if value not in (None, [])}
+
+
+def _entity(described: dict[str, Any]) -> Queue | Exchange:
+    if "type" in described:
+        return Exchange(**described)
+    options = dict(described)
+    bindings = [_bound(each) for each in options.pop("bindings", ())]
+    exchange = options.pop("exchange", None)
+    return Queue(
+        exchange=Exchange(**exchange) if exchange else None, bindings=bindings or None, **options
+    )
+
+
+def _bound(described: dict[str, Any]) -> binding:
+    options = dict(described)
+    return binding(Exchange(**options.pop("exchange")), **options)
+
+
+_NOT_OURS = "a name that is none of this store's keys"
+
+
+def header_of(
+    message: OutgoingMessage,
+    broker: Broker,
+    queues: Mapping[str, Queue],
+    *,
+    direct: bool,
+    prefix: str,
+    route: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Return the header of a message's record, which says where the message goes.
+
+    Args:
+        message: The message.
+        broker: The app's broker.
+        queues: The app's queues.
+        direct: Whether the store is in the broker's Redis, so a script can push to the queue.
+        prefix: The store's prefix, ``delayq_prefix``.
+        route: The relay's route, if known; its ``list`` is determined anew.
+
+    Raises:
+        InvalidOption: the queue's list would be a key of the store.
+    """
+    key: str | None = None
+    if broker.endpoint is not None and not _needs_relay(message):
+        priority = message.message["properties"].get("priority")
+        key = list_key(message.routing_key, priority, broker.options)
+    if key and direct:
+        of_all = broker.options.get("global_keyprefix", "")
+        tagged = of_all.startswith(f"{{{prefix}:") and "}" in of_all
+        return list_header(of_all + key, prefix, message.routing_key, tagged=tagged)
+    text = relay_route(message, queues, key) if route is None else dumps({**route, "list": key})
+    return header_for("R", text)
+
+
+def _needs_relay(message: OutgoingMessage) -> bool:
+    """Whether only kombu can deliver it.
+
+    It names an exchange, its queue has an expiry, or it wants more declared than its own queue.
+    """
+    for entity in message.declare:
+        if not isinstance(entity, Queue) or entity.name != message.routing_key:
+            return True
+        if "x-expires" in (entity.queue_arguments or {}) or entity.expires:
+            return True
+    return bool(message.exchange)
+
+
+def list_header(key: str, prefix: str, queue: str, *, tagged: bool = False) -> bytes:
+    """Return the header of a record whose message goes to a list in the store's Redis.
+
+    Raises:
+        InvalidOption: the list is a key of the store.
+    """
+    tag, end, name = key.partition("}:")
+    # If the broker's keys have the store's tag, each list has it.
+    if tag.startswith(f"{{{prefix}:") and end and not (tagged and name not in KEYS):
+        # The store would take a message there for its own data.
+        raise InvalidOption("queue", queue, _NOT_OURS)
+    return header_for("L", key)

@@ -14,8 +14,7 @@ from .. import clock
 from ..clock import after, at
 from ..errors import InvalidDueTime, InvalidOption
 from ..logs import logger_of
-from ..message.expiry import expiry_after
-from ..message.headers import CAPTURE_HEADER, EXPIRES_HEADER
+from ..message.headers import CAPTURE_HEADER, EXPIRES_HEADER, expiry_after
 from ..services import Services
 from ..store import checked_id
 from .options import AFTER, AT, LASTING, NAMES, PART, entry_options_of, own_options

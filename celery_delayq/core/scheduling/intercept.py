@@ -37,17 +37,24 @@ from ..errors import (
     StoreError,
 )
 from ..logs import logger_of
-from ..message import native_delay
-from ..message.amqp import check_encodable
-from ..message.destination import header_of
-from ..message.expiry import warn_of_chord, warn_of_expiry
-from ..message.headers import EXPIRES_HEADER, HOLD_HEADER, foreign
-from ..message.hold import Hold, continues, hand_on
-from ..message.identity import give_identity
+from ..message import broker
+from ..message.broker import check_encodable
+from ..message.headers import (
+    EXPIRES_HEADER,
+    HOLD_HEADER,
+    Hold,
+    continues,
+    foreign,
+    give_identity,
+    hand_on,
+    warn_of_chord,
+    warn_of_expiry,
+)
 from ..message.outgoing import (
     OutgoingMessage,
     dumps,
     encoded,
+    header_of,
     record_of,
     recorded,
     recording_producer,
@@ -100,7 +107,7 @@ class SchedulingMixin:
     def Router(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         router = super().Router(*args, **options)  # type: ignore[misc]
         services = find(self.app)
-        return native_delay.noting(router) if services and _is_for_amqp(services) else router
+        return broker.noting(router) if services and _is_for_amqp(services) else router
 
     def _create_task_sender(self) -> Send:
         send: Send = super()._create_task_sender()  # type: ignore[misc]
@@ -239,7 +246,7 @@ class Interceptor:
     ) -> None:
         """Let a canvas keep the message of one of its parts."""
         if message.headers.get("eta"):
-            native_delay.undo(options, self.services.app.amqp)
+            broker.undo(options, self.services.app.amqp)
         options.pop("expiration", None)
         producer = keeper(message, options)
         message = message._replace(sent_event=None)
@@ -310,7 +317,7 @@ class Interceptor:
         self, request: Request, name: str, message: Any, where: Any, options: dict[str, Any]
     ) -> None:
         if message.headers.get("eta"):
-            native_delay.undo(options, self.services.app.amqp)
+            broker.undo(options, self.services.app.amqp)
         embed = message.body[2]
         if embed.get("chord") or embed.get("chain"):
             seconds = request.when.seconds_from(clock.utc_now())

@@ -15,11 +15,16 @@ from typing import Any
 
 from .. import clock
 from ..logs import logger_of
-from ..message import native_delay
-from ..message.expiry import expiry_after
-from ..message.headers import EXPIRES_HEADER, HAND_OVER_HEADER, HOLD_HEADER, REDELIVERED_HEADER
-from ..message.hold import Hold
-from ..message.identity import give_identity
+from ..message import broker
+from ..message.headers import (
+    EXPIRES_HEADER,
+    HAND_OVER_HEADER,
+    HOLD_HEADER,
+    REDELIVERED_HEADER,
+    Hold,
+    expiry_after,
+    give_identity,
+)
 
 logger = logger_of(__name__)
 
@@ -103,8 +108,8 @@ def celerys(options: Mapping[str, Any], conf: Any) -> dict[str, Any]:
         "retry_policy": {**conf.task_publish_retry_policy, **(options.get("retry_policy") or {})},
     }
     names = ["expiration"]
-    if native_delay.is_delayed(options):
-        names += native_delay.ROUTE
+    if broker.is_delayed(options):
+        names += broker.ROUTE
         made["declare"] = options.get("declare")
         made["delivery_mode"] = options.get("delivery_mode") or conf.task_default_delivery_mode
     made.update({name: options[name] for name in names if name in options})

@@ -14,8 +14,7 @@ from typing import Any, Literal, TypedDict
 from .. import clock
 from ..clock import DelayInput
 from ..errors import InvalidDueTime, InvalidOption
-from ..message.headers import CAPTURE_HEADER, ONCE_HEADER
-from ..message.hold import Hold
+from ..message.headers import CAPTURE_HEADER, ONCE_HEADER, Hold
 from ..store import NewEntry, plain_text
 from ..store.record import MOST_TAGS, Extras, Tags, hold_of
 

@@ -11,7 +11,7 @@ from celery.utils import uuid
 
 from .. import clock
 from ..errors import DelayQError, StoreError
-from ..message.hold import continues
+from ..message.headers import continues
 from ..message.outgoing import OutgoingMessage
 from ..services import Services
 from ..store import Cancelled, NewEntry, Receipt, Wanted, id_beside

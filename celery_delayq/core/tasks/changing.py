@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..clock import DelayInput, TimeInput, When, one_of
 from ..errors import InvalidOption
-from ..message.expiry import warn_of_expiry
+from ..message.headers import warn_of_expiry
 from ..services import HasServices, Services
 from ..store import NOW, Outcome
 from ..store.changes import ALWAYS, Conditions, revision

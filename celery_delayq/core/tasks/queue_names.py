@@ -10,8 +10,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from ..message.outgoing import queues_of_list
-from ..message.route import Route
+from ..message.outgoing import Route, queues_of_list
 from ..services import Services
 from ..store import Entry, QueueCount, label_of
 

@@ -13,9 +13,8 @@ from kombu.utils.json import loads
 
 from .. import clock
 from ..clock import from_ms
-from ..message.body import body_of, data_of
+from ..message.body import body_of, data_of, is_celery_s, shown
 from ..message.headers import LAUNCH, put_offs_in
-from ..message.shown import is_celery_s, shown
 from ..store import Entry, State, lane_in_words
 from .task_facts import json_facts_of
 

@@ -14,7 +14,7 @@ from ..acting import steps_of
 from ..awaiting import awaited
 from ..clock import DelayInput, TimeInput, When, one_of
 from ..errors import InvalidDueTime
-from ..message.expiry import warn_of_expiry
+from ..message.headers import warn_of_expiry
 from ..services import Services
 from ..store import (
     CHUNK,

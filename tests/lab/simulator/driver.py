@@ -40,9 +40,8 @@ from celery_delayq.core.handover.publishers import OneByOne
 from celery_delayq.core.handover.relay import Relay
 from celery_delayq.core.handover.scanner import Parts, Scanner
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.core.message import hold as holds
-from celery_delayq.core.message.headers import DUE_HEADER, HOLD_HEADER, REDELIVERED_HEADER
-from celery_delayq.core.message.hold import Hold
+from celery_delayq.core.message import headers as holds
+from celery_delayq.core.message.headers import DUE_HEADER, HOLD_HEADER, REDELIVERED_HEADER, Hold
 from celery_delayq.core.scheduling.options import PLAIN
 from celery_delayq.core.servers.connection import packed, translated
 from celery_delayq.core.store import Entries, Membership, NewEntry, Receipt, changes, lookup

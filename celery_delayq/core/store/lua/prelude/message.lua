@@ -102,7 +102,7 @@ local function drop_template(name, count)
   end
 end
 
--- The message of a record to be delivered: with core/message/hold.py's header if its key is held
+-- The message of a record to be delivered: with core/message/headers.py's header if its key is held
 -- until the run has finished.
 local function delivered_message(record, header_end, id, line)
   local message, defect = message_of(record, header_end, id, line)
