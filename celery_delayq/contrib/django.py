@@ -24,8 +24,8 @@ from django.utils.decorators import sync_and_async_middleware
 from kombu.utils.uuid import uuid
 
 from ..core import clock
-from ..core.acting import acting_as
 from ..core.clock import DelayInput, TimeInput, When
+from ..core.hooks import acting_as
 from ..core.integration.apply_async import call
 from ..core.integration.task import DelayQTask, P, R_co
 from ..core.services import services_of

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from ..core import clock
 from ..core.errors import DelayQError
-from ..core.logs import logger_of
+from ..core.text import logger_of
 
 logger = logger_of(__name__)
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..core.logs import logger_of
+from ..core.text import logger_of
 
 logger = logger_of(__name__)
 

@@ -6,8 +6,9 @@ fraction of a millisecond late, never early. A time that Redis's clock has reach
 in the clock's current millisecond at the latest; see ``due_in_ms`` in the scripts, which get
 microseconds.
 
-A naive datetime is wall time in the app's time zone; see ``zones.py``. In a message, where Celery's
-workers read it, it is UTC: :func:`celery_time`. The guide has a table of who reads which.
+A naive datetime is wall time in the app's time zone; :func:`instant` has zoneinfo's rule for the
+hours that clocks repeat or leave out. In a message, where Celery's workers read it, it is UTC:
+:func:`celery_time`. The guide has a table of who reads which.
 
 This module is also the only one that reads this process's clocks; a test sets them here.
 """
@@ -20,15 +21,18 @@ import time
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from typing import Any, Literal, Union
+from zoneinfo import ZoneInfo
 
+from celery.utils.time import LocalTimezone
+from celery.utils.time import timezone as celerys
 from dateutil.parser import isoparse
 
 from .errors import InvalidDueTime, InvalidOption, NotADueTime
-from .zones import instant
 
 __all__ = [
     "MAX_DUE_MS",
     "DelayInput",
+    "LocalTime",
     "TimeInput",
     "When",
     "after",
@@ -37,6 +41,8 @@ __all__ = [
     "celery_time",
     "due_in_ms",
     "from_ms",
+    "instant",
+    "local",
     "monotonic",
     "one_of",
     "read",
@@ -44,6 +50,59 @@ __all__ = [
     "to_ms",
     "utc_now",
 ]
+
+
+_A_DAY = timedelta(days=1)
+
+
+def instant(wall: datetime, zone: tzinfo) -> datetime:
+    """Return the aware time at which the clocks of *zone* show the naive time *wall*."""
+    if isinstance(zone, (ZoneInfo, timezone)):
+        return wall.replace(tzinfo=zone)
+    # Zones of other libraries may know neither the offset of a wall time (pytz) nor this rule
+    # (dateutil), but each of them knows what its clocks show at a moment.
+    as_utc = wall.replace(fold=0)
+    offsets = [_offset(as_utc - _A_DAY, zone), _offset(as_utc + _A_DAY, zone)]
+    moments = [as_utc - offset for offset in offsets]
+    shown = [at for at, offset in zip(moments, offsets, strict=True) if _offset(at, zone) == offset]
+    moment = shown[0] if len(shown) == 1 else moments[wall.fold]
+    return moment.replace(tzinfo=timezone.utc)
+
+
+def _offset(utc: datetime, zone: tzinfo) -> timedelta:
+    """Return how far ahead a zone's clocks are at a moment, in UTC without ``tzinfo``."""
+    return zone.fromutc(utc.replace(tzinfo=zone)).replace(tzinfo=None) - utc
+
+
+class LocalTime(tzinfo):
+    """This machine's time zone.
+
+    That of Celery 5.4 is a day off west of Greenwich, where it converts from UTC.
+    """
+
+    key = "local"
+
+    def fromutc(self, when: datetime) -> datetime:
+        return when.replace(tzinfo=timezone.utc).astimezone().replace(tzinfo=self)
+
+    def utcoffset(self, when: datetime | None) -> timedelta | None:
+        if when is None:
+            return None
+        wall = when.replace(tzinfo=None)
+        return wall - instant(wall, self).replace(tzinfo=None)
+
+    def dst(self, when: datetime | None) -> None:
+        """Unknown."""
+
+    def tzname(self, when: datetime | None) -> str:  # noqa: ARG002
+        return self.key
+
+
+def local() -> tzinfo:
+    """Return this machine's time zone; by its name, if Celery finds that."""
+    zone: tzinfo = celerys.local
+    return LocalTime() if isinstance(zone, LocalTimezone) else zone
+
 
 TimeInput = Union[datetime, float, int, str]
 DelayInput = Union[timedelta, float, int]

@@ -44,7 +44,7 @@ from typing import Any, ClassVar
 
 from kombu.exceptions import OperationalError
 
-from .logs import plain, shown
+from .text import plain, shown
 
 
 class DelayQError(Exception):

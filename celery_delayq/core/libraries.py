@@ -18,7 +18,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from .errors import LibraryChanged
-from .logs import logger_of
+from .text import logger_of
 
 logger = logger_of(__name__)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import InvalidSetting, UnknownSetting
-from .logs import without_secrets
+from .text import without_secrets
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from ..core.errors import (
     StoreError,
     StoreForbidden,
 )
-from ..core.logs import logger_of
 from ..core.message.body import is_canvas
 from ..core.scheduling import past
 from ..core.scheduling.options import NAMES, EntryOptions, entry_options_of, options_of_entry
@@ -32,6 +31,7 @@ from ..core.scheduling.request import Request
 from ..core.scheduling.writing import new_id, write
 from ..core.services import Services
 from ..core.store import NewEntry, Receipt, checked_id, id_text
+from ..core.text import logger_of
 from .items import Item, item_of
 from .patches import touched
 from .prepared import Preparation

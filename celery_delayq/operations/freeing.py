@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..core.acting import by
 from ..core.errors import InvalidOption
-from ..core.logs import logger_of
+from ..core.hooks import by
 from ..core.services import HasServices
 from ..core.store import KeyHolder, Outcome
 from ..core.store.keys import checked_name
+from ..core.text import logger_of
 
 logger = logger_of(__name__)
 

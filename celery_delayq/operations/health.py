@@ -11,10 +11,10 @@ from typing import Any
 from ..core.clock import from_ms
 from ..core.errors import InvalidOption, StoreDiffers, StoreError
 from ..core.leaves import LEAVES, leaf
-from ..core.logs import counted, lasting, plain
 from ..core.servers.risks import ERROR, OK, Facts, eviction, memory
 from ..core.services import HasServices, Services
 from ..core.store import Counts, LiveScanner, Pause, emptied
+from ..core.text import counted, lasting, plain
 from .pausing import in_words, to_resume
 
 MAX_OVERDUE = 60.0  # seconds

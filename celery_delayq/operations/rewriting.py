@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from ..core import clock
-from ..core.acting import part_of
 from ..core.errors import StoreUnavailable
+from ..core.hooks import part_of
 from ..core.services import Services
 from ..core.store import Change, Filter, Match, Outcome, Shard, target_of_member
 from ..core.store.record import NewRecord, Record

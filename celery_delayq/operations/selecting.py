@@ -6,13 +6,13 @@ from typing import Any
 
 from celery.app.task import Task
 
-from ..core.awaiting import awaited
 from ..core.clock import TimeInput
 from ..core.services import HasServices
 from ..core.store import State
 from ..core.tasks import selecting
 from ..core.tasks.filters import OneOf
 from ..core.tasks.selecting import checked_filter
+from ..core.threads import awaited
 from .selection import RewritableSelection
 
 

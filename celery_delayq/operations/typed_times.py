@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from ..core import clock
+from ..core.clock import instant
 from ..core.errors import InvalidDueTime
-from ..core.zones import instant
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _PART = r"(?:(\d+(?:\.\d+)?){})?"

@@ -24,7 +24,6 @@ from amqp.exceptions import ChannelError
 
 from ..core import clock
 from ..core.handover.link import CONNECT_TIMEOUT, bounded, connect
-from ..core.logs import counted, logger_of, waiting
 from ..core.message.headers import DUE_HEADER
 from ..core.message.outgoing import list_keys, queues_of_list
 from ..core.servers.connection import Connection
@@ -32,6 +31,7 @@ from ..core.servers.risks import ask
 from ..core.services import Services
 from ..core.store import label_of
 from ..core.store.record import Record
+from ..core.text import counted, logger_of, waiting
 from .queues import queue_counts
 from .workers import answers, unheard_queues
 

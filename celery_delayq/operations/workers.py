@@ -12,8 +12,8 @@ from typing import Any
 
 from .. import __version__
 from ..core.handover.link import CONNECT_TIMEOUT, bounded, connect
-from ..core.logs import counted, logger_of, waiting
 from ..core.services import Services
+from ..core.text import counted, logger_of, waiting
 from .queues import QueueCounts, queue_counts
 
 logger = logger_of(__name__)

@@ -9,10 +9,9 @@ from functools import partial
 import pytest
 
 from celery_delayq import InvalidDueTime, Outcome
-from celery_delayq.core.acting import actor
-from celery_delayq.core.awaiting import THREADS, in_thread
-from celery_delayq.core.hooks import Hooks
+from celery_delayq.core.hooks import Hooks, actor
 from celery_delayq.core.integration.results import take_back
+from celery_delayq.core.threads import THREADS, in_thread
 from celery_delayq.errors import InvalidOption, StoreFull, StoreUnavailable
 from tests.app.support import FAR, LONG_AGO
 from tests.support.children import in_child

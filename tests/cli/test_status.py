@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.core.logs import lasting
+from celery_delayq.core.text import lasting
 from celery_delayq.operations.cli import command_status
 from celery_delayq.operations.cli.command_status import SHOWN
 from celery_delayq.operations.cli.screen import text_of

@@ -9,7 +9,7 @@ import pytest
 import pytz
 from celery.utils.time import timezone as celerys
 
-from celery_delayq.core.zones import LocalTime
+from celery_delayq.core.clock import LocalTime
 from celery_delayq.operations.cli import zones
 from tests.app.support import FAR
 

@@ -19,8 +19,8 @@ from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.care import dumps
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.contrib.care.inconsistencies import Finding
-from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import When
+from celery_delayq.core.hooks import part_of
 from celery_delayq.core.store import (
     Cancelled,
     Entry,

@@ -18,8 +18,8 @@ import pytest
 from celery_delayq.contrib.care.checking import check, number
 from celery_delayq.contrib.care.repairing import repair
 from celery_delayq.core import clock
-from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import When
+from celery_delayq.core.hooks import part_of
 from celery_delayq.core.servers.connection import packed
 from celery_delayq.core.store import NewEntry, What, changes, entries
 from celery_delayq.core.store.entries import OldEntry

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import When
+from celery_delayq.core.hooks import part_of
 from celery_delayq.core.store import Entries, NewEntry, Outcome, What
 from celery_delayq.core.store.membership import Registration
 from celery_delayq.core.store.record import Extras, header_for, label_of

@@ -16,8 +16,8 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.contrib.care.checking import check
-from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import MAX_DUE_MS, When
+from celery_delayq.core.hooks import part_of
 from celery_delayq.core.store import Entries, Filter, State, selection
 from celery_delayq.core.store.keys import KEYS, target_of_key
 from celery_delayq.core.store.record import Extras, lane_for

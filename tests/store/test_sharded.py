@@ -4,8 +4,8 @@ import pytest
 
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.core import clock
-from celery_delayq.core.acting import part_of
 from celery_delayq.core.clock import When
+from celery_delayq.core.hooks import part_of
 from celery_delayq.core.servers.connection import PooledConnection
 from celery_delayq.core.store import (
     Entries,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from celery_delayq.contrib.care import dumps
-from celery_delayq.core.acting import part_of
+from celery_delayq.core.hooks import part_of
 from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.record import Extras, lane_for
 from tests.store import requests

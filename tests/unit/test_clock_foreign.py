@@ -12,8 +12,7 @@ import pytz
 from celery.utils import time as celerys
 from dateutil import tz
 
-from celery_delayq.core.clock import When, after, at, by
-from celery_delayq.core.zones import instant, local
+from celery_delayq.core.clock import When, after, at, by, instant, local
 from celery_delayq.errors import InvalidDueTime, NotADueTime
 
 UTC = timezone.utc

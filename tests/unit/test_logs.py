@@ -9,8 +9,8 @@ import pytest
 import celery_delayq
 from celery_delayq.core.handover.dead import report
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.core.logs import logger_of
 from celery_delayq.core.store.values import Seen
+from celery_delayq.core.text import logger_of
 from celery_delayq.errors import BrokerDown
 
 HOSTILE = "two\nlines\r\x1b[31mred\x1b[0m\x00\u202e\u2028\udcff"

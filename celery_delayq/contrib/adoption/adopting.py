@@ -12,10 +12,10 @@ from celery.worker import state
 from ...core import clock
 from ...core.errors import DelayQError
 from ...core.libraries import Feature, works
-from ...core.logs import logger_of
 from ...core.scheduling.intercept import Interceptor
 from ...core.services import Services, find
 from ...core.store import Receipt
+from ...core.text import logger_of
 from ..store_query import StoreQuery
 from ..strategies import Strategy, wrap_strategies
 from ..waker import Waker

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import AlreadyScheduled, DelayQError, StoreError
-from ...core.logs import logger_of
 from ...core.scheduling.intercept import Interceptor
+from ...core.text import logger_of
 from ..strategies import Strategy
 from .delivered import asks_for_a_time, schedule_delivered
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from ...core import clock
 from ...core.errors import AlreadyTaken, DelayQError, StoreUnavailable
-from ...core.logs import logger_of
 from ...core.store import Receipt
+from ...core.text import logger_of
 from ...core.threads import OwnThread
 from .far import Far
 

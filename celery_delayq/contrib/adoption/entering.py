@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.errors import DelayQError
-from ...core.logs import logger_of
 from ...core.message.headers import HOLD_HEADER, Hold
 from ...core.scheduling.intercept import ONCE, Interceptor
 from ...core.scheduling.options import PLAIN
@@ -14,6 +13,7 @@ from ...core.scheduling.request import Request
 from ...core.scheduling.writing import write
 from ...core.services import Services
 from ...core.store import NewEntry, Receipt
+from ...core.text import logger_of
 from .delivered import entry_of
 from .far import Far
 

@@ -20,12 +20,12 @@ from ...core import clock
 from ...core.clock import When
 from ...core.errors import DelayQError, StoreError
 from ...core.handover.dead import tell
-from ...core.logs import logger_of, plain
 from ...core.message.headers import DUE_HEADER, PUT_OFFS_HEADER, put_offs_in
 from ...core.scheduling.request import Request
 from ...core.services import Services
 from ...core.store.entries import DEAD, REFUSED, OldEntry, restore
 from ...core.store.record import NewRecord
+from ...core.text import logger_of, plain
 
 logger = logger_of(__name__)
 

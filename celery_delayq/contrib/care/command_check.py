@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from ...core.logs import plain
 from ...core.tasks.task_facts import line_of_json
+from ...core.text import plain
 from ...operations.cli.common import (
     ErrorSentences,
     aligned,

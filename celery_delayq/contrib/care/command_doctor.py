@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from ...core.logs import plain
 from ...core.servers.risks import Line as DoctorLine
+from ...core.text import plain
 from ...operations.cli.common import ErrorSentences, advised, delayq_of, examples, json_option
 from ...operations.cli.looks import CeleryCommand
 from ...operations.cli.screen import Line, Screen

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from ...core.errors import DelayQError
-from ...core.logs import counted, plain
 from ...core.services import HasServices
 from ...core.tasks import reading
+from ...core.text import counted, plain
 from ...operations.cli.common import ErrorSentences, delayq_of, examples
 from ...operations.cli.looks import CeleryCommand, CeleryOption
 from ...operations.cli.progress import counting

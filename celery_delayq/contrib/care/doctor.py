@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ...core.errors import StoreError, StoreUnavailable
-from ...core.logs import plain
 from ...core.servers import risks
 from ...core.servers.connection import Connection, packed
 from ...core.servers.endpoint import shown
 from ...core.servers.risks import ERROR, OK, TASK_BYTES, WARNING, Facts, Level, Line, ask
 from ...core.services import Services
+from ...core.text import plain
 from .doctor_broker import broker, unusable
 from .doctor_keys import held_keys
 from .doctor_rights import rights

@@ -7,11 +7,11 @@ from typing import Any
 
 from ...core.errors import BrokerDown, InvalidSetting, StoreError
 from ...core.handover.link import CONNECT_TIMEOUT, Link, bounded, connect
-from ...core.logs import plain
 from ...core.servers.connection import NO_BROKER, Connection
 from ...core.servers.risks import ERROR, MOVES, OK, WARNING, Line, check_broker, masters
 from ...core.services import Services
 from ...core.store.keys import Keys
+from ...core.text import plain
 
 TIMEOUT = 3.0  # seconds that the broker has for an answer
 NOT_FOUND = 404  # RabbitMQ's code for a missing queue

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...core.logs import counted, plain
 from ...core.servers.risks import OK, WARNING, Line, ask
 from ...core.services import Services
 from ...core.store import KeyHolder
+from ...core.text import counted, plain
 from ...operations.unread import is_idle
 from ...operations.workers import answers
 

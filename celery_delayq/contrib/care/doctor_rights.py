@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...core.errors import StoreError
-from ...core.logs import plain
 from ...core.message.outgoing import list_keys
 from ...core.servers.connection import Connection
 from ...core.servers.risks import ERROR, OK, WARNING, Level, Line, ask
 from ...core.services import Services
+from ...core.text import plain
 from ...operations.queues import queue_counts
 
 #: The commands that scripts call, by the number of arguments after the key.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...core.logs import plain
 from ...core.servers.risks import ERROR, OK, WARNING, Line
 from ...core.services import Services
+from ...core.text import plain
 from ...operations.health import judged
 from .. import rule_store
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...core.logs import counted, plain
 from ...core.servers.connection import Connection
 from ...core.servers.risks import ERROR, OK, WARNING, Line
 from ...core.services import Services
+from ...core.text import counted, plain
 from ...operations.unread import delivered, forlorn_stores, unconsumed
 from ...operations.workers import answers, delayq_answers, other_stores, strangers, unheard_queues
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...core.logs import plain
+from ...core.text import plain
 
 
 @dataclass(frozen=True)

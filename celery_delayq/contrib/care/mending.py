@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...core.errors import InvalidOption
-from ...core.logs import logger_of
 from ...core.services import Services
+from ...core.text import logger_of
 from . import checking, repairing
 from .inconsistencies import Finding, Repaired
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...core.logs import counted, plain
 from ...core.servers.risks import OK, WARNING, Line
 from ...core.services import Services
 from ...core.store.record import FORMAT
 from ...core.store.scripts import Scripts
+from ...core.text import counted, plain
 
 _ASIDE = "it lays such tasks and rules aside for another one: upgrade its worker"
 

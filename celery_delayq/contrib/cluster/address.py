@@ -9,8 +9,8 @@ from typing import Any
 from kombu.utils.url import url_to_parts
 
 from ...core.errors import InvalidSetting
-from ...core.logs import without_secrets
 from ...core.servers.endpoint import Address, Endpoint
+from ...core.text import without_secrets
 from .slot_owner import SlotOwner
 
 PORT = 6379

@@ -17,10 +17,10 @@ from kombu.utils.functional import maybe_list
 
 from ...core.errors import DelayQError, InvalidOption, StoreError
 from ...core.libraries import Feature, works
-from ...core.logs import logger_of
 from ...core.services import HasServices, find, made_for
 from ...core.store import Outcome
 from ...core.tasks.changing import cancel
+from ...core.text import logger_of
 from . import inspecting
 
 logger = logger_of(__name__)

@@ -46,7 +46,6 @@ from celery import bootsteps
 from ...core.clock import at, celery_time
 from ...core.errors import DelayQError
 from ...core.libraries import Feature, works
-from ...core.logs import logger_of
 from ...core.message.headers import (
     ATTEMPT_HEADER,
     DUE_HEADER,
@@ -58,6 +57,7 @@ from ...core.message.headers import (
 )
 from ...core.services import Services, find
 from ...core.store import checked_id, target_of
+from ...core.text import logger_of
 from ..store_query import ASK_AGAIN, StoreQuery
 from ..strategies import Strategy, wrap_strategies
 

@@ -8,8 +8,8 @@ from celery import Celery
 from celery.app.task import Context, Task
 from celery.signals import task_retry
 
-from ...core.logs import logger_of
 from ...core.services import find
+from ...core.text import logger_of
 
 logger = logger_of(__name__)
 

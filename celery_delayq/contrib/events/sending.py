@@ -25,12 +25,12 @@ from kombu.utils.json import loads
 from ...core import clock
 from ...core.clock import from_ms
 from ...core.handover.link import IDLE, bounded, connect
-from ...core.logs import logger_of
 from ...core.message.body import body_of
 from ...core.message.outgoing import Route
 from ...core.servers.pool import PerProcess
 from ...core.services import services_of
 from ...core.store import NewEntry
+from ...core.text import logger_of
 
 logger = logger_of(__name__)
 

@@ -16,12 +16,11 @@ from celery import Celery
 from celery.app.task import Context, Task
 from celery.signals import task_revoked
 
-from ...core.acting import actor
 from ...core.clock import from_ms
-from ...core.hooks import Hooks
-from ...core.logs import logger_of
+from ...core.hooks import Hooks, actor
 from ...core.message.body import message_body
 from ...core.store import Cancelled, NewEntry, Outcome
+from ...core.text import logger_of
 from ...signals import (
     task_cancelled,
     task_dead,

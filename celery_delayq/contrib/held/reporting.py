@@ -12,10 +12,10 @@ from datetime import datetime
 
 from ...core import clock
 from ...core.errors import DelayQError
-from ...core.logs import logger_of
 from ...core.message.headers import Hold, ms_until
 from ...core.services import Services
 from ...core.store.keys import shard_of
+from ...core.text import logger_of
 from ...core.threads import OwnThread
 
 Word = tuple[str, str, str, int, int]  # id, key, delivery, ms, lease; see hold.lua

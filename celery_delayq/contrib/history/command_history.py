@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ...core.logs import counted, plain
+from ...core.text import counted, plain
 from ...operations.cli.common import ErrorSentences, UsageErrors, delayq_of, examples, json_option
 from ...operations.cli.looks import CeleryCommand, CeleryOption
 from ...operations.cli.screen import Screen

@@ -13,8 +13,8 @@ from prometheus_client.core import GaugeMetricFamily
 from ... import __version__
 from ...core import clock
 from ...core.errors import StoreError
-from ...core.logs import logger_of, plain
 from ...core.services import HasServices
+from ...core.text import logger_of, plain
 from ...operations.queues import QueueCounts
 from ...operations.status import Status, status
 from ...operations.unread import Look

@@ -13,8 +13,8 @@ from prometheus_client import REGISTRY, CollectorRegistry, start_http_server
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from ...core.errors import InvalidSetting
-from ...core.logs import logger_of
 from ...core.services import HasServices
+from ...core.text import logger_of
 from ...core.threads import OwnThread
 from .collector import Collector
 from .totals import watch

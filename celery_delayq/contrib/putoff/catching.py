@@ -28,10 +28,10 @@ from ...core.errors import AlreadyTaken, PutOffTooOften
 from ...core.integration.apply_async import schedule_call
 from ...core.integration.defer import Defer
 from ...core.libraries import Feature, works
-from ...core.logs import logger_of
 from ...core.message.body import is_serializer
 from ...core.message.headers import PUT_OFFS_HEADER, SERIALIZER_HEADER, identity_of, put_offs_in
 from ...core.services import Services, find
+from ...core.text import logger_of
 
 logger = logger_of(__name__)
 

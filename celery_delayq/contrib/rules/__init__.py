@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from celery.app.task import Task
 from celery.signals import beat_init
 
-from ...core.logs import counted, plain
 from ...core.services import Services, services_of
+from ...core.text import counted, plain
 from ..rule_store import TASK
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from celery.schedules import crontab
 
 from ...core import clock
 from ...core.errors import InvalidOption, StoreError
-from ...core.logs import logger_of
 from ...core.services import Services
+from ...core.text import logger_of
 from .every import row_of
 from .rule import Taken
 

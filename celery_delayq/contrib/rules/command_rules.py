@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ...core.logs import counted, plain
+from ...core.text import counted, plain
 from ...operations.cli.common import (
     Argument,
     ErrorSentences,

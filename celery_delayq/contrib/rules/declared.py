@@ -18,8 +18,8 @@ from typing import Any
 from uuid import uuid4
 
 from ...core.errors import InvalidOption
-from ...core.logs import counted, logger_of
 from ...core.services import Services
+from ...core.text import counted, logger_of
 from .. import rule_store as store
 from ..rule_store import Named, Stored, said_of
 from .beat import BEAT, sayings

@@ -20,7 +20,6 @@ from celery.canvas import Signature
 
 from ...core.errors import InvalidOption
 from ...core.integration.apply_async import signature_of
-from ...core.logs import logger_of
 from ...core.message.body import is_canvas
 from ...core.scheduling.options import (
     AFTER,
@@ -33,6 +32,7 @@ from ...core.scheduling.options import (
 from ...core.services import Services
 from ...core.store.keys import checked_name
 from ...core.store.record import MOST_TAGS
+from ...core.text import logger_of
 from .. import rule_store as store
 from ..rule_store import MOST_RULES, NEW, PAUSED, Stored, said_of
 from .face import Rule, checked, rule, settle

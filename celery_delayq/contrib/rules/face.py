@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from celery.result import AsyncResult
 
-from ...core.acting import actor
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
+from ...core.hooks import actor
 from ...core.services import Services
 from ...core.store.keys import checked_name
 from .. import rule_store as store

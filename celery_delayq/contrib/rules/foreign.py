@@ -21,13 +21,12 @@ from celery.canvas import Signature
 from celery.schedules import crontab
 from celery.schedules import schedule as interval
 
-from ...core.clock import EPOCH, from_ms
+from ...core.clock import EPOCH, from_ms, instant
 from ...core.errors import InvalidOption, InvalidSetting, StoreError, StoreUnavailable
 from ...core.message.broker import store_endpoint
 from ...core.servers.connection import Connection, PooledConnection, packed
 from ...core.servers.endpoint import Server
 from ...core.services import Services
-from ...core.zones import instant
 from .beat import with_header
 from .rule import Taken
 

@@ -16,8 +16,8 @@ from celery.schedules import crontab, schedule
 from ...core import clock
 from ...core.clock import EPOCH
 from ...core.errors import StoreError
-from ...core.logs import logger_of
 from ...core.services import Services, find
+from ...core.text import logger_of
 from .. import rule_store as store
 
 NEAR = timedelta(milliseconds=100)  # so late beat may send a slot

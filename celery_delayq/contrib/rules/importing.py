@@ -20,8 +20,8 @@ import click
 from celery.canvas import Signature
 
 from ...core.errors import InvalidOption, StoreError
-from ...core.logs import plain
 from ...core.services import Services
+from ...core.text import plain
 from ...operations.cli.screen import Screen
 from ...operations.cli.tables import Column, table
 from .. import rule_store as store

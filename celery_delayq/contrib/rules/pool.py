@@ -18,7 +18,7 @@ from uuid import uuid4
 from celery.worker import state
 
 from ...core import clock
-from ...core.logs import logger_of
+from ...core.text import logger_of
 from ..rule_store import TASK, Claims
 from ..waker import Waker
 

@@ -21,9 +21,9 @@ from celery.signals import worker_ready
 from ...core import clock
 from ...core.errors import StoreError
 from ...core.hooks import Hooks
-from ...core.logs import logger_of
 from ...core.services import HasServices, find
 from ...core.store.calls import Shard
+from ...core.text import logger_of
 from ...core.threads import OwnThread
 from .. import rule_store as store
 from ..rule_store import Claims, said_of

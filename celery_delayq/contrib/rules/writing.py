@@ -23,7 +23,6 @@ from celery.canvas import Signature
 from ...core import clock
 from ...core.clock import EPOCH, When, from_ms
 from ...core.errors import InvalidOption, NotScheduled, StoreError
-from ...core.logs import logger_of
 from ...core.scheduling.options import GRACE, KEY, LATE, SKIP, TAGS
 from ...core.scheduling.request import Request
 from ...core.services import Services
@@ -33,6 +32,7 @@ from ...core.store.keys import shard_of
 from ...core.tasks.changing import withdraw
 from ...core.tasks.reading import get
 from ...core.tasks.scheduled_task import ScheduledTask
+from ...core.text import logger_of
 from .. import rule_store as store
 from ..rule_store import Claims, Run, Stored, ms_of, tag_of
 from .rule import Plan, has_own_apply_async, plan_of

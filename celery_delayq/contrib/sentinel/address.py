@@ -10,7 +10,6 @@ from kombu import Connection
 from kombu.utils.url import url_to_parts
 
 from ...core.errors import InvalidSetting
-from ...core.logs import without_secrets
 from ...core.message.broker import (
     Names,
     credentials_of,
@@ -24,6 +23,7 @@ from ...core.message.broker import (
     urls_of,
 )
 from ...core.servers.endpoint import TLS, Endpoint
+from ...core.text import without_secrets
 from ..moving import ASK
 from .group import ASKED_ONCE, SentinelGroup
 

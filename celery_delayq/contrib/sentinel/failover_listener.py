@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core import clock
-from ...core.logs import logger_of
 from ...core.servers.endpoint import Address, Endpoint
+from ...core.text import logger_of
 from ..moving import FAILED, WRONG
 
 LISTEN_AGAIN = 5.0  # seconds before the next sentinel is tried; also for an answer to a ping

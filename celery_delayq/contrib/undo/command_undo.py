@@ -9,8 +9,8 @@ from datetime import datetime, tzinfo
 import click
 
 from ...core.errors import DelayQError, StoreError
-from ...core.logs import counted, plain
 from ...core.services import HasServices
+from ...core.text import counted, plain
 from ...operations.cli.common import (
     Argument,
     ErrorSentences,

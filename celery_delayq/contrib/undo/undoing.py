@@ -8,10 +8,9 @@ from datetime import datetime
 from itertools import islice
 from urllib.parse import unquote
 
-from ...core.acting import part_of
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption, NotUndone
-from ...core.logs import counted
+from ...core.hooks import part_of
 from ...core.services import Services
 from ...core.store import Cancelled, Outcome
 from ...core.store.calls import Shard
@@ -19,6 +18,7 @@ from ...core.store.entries import to_ask
 from ...core.store.keys import target_of
 from ...core.store.lookup import UNDO_PARTS
 from ...core.tasks.targets import Named, id_of
+from ...core.text import counted
 
 CHUNK = 50  # tasks of one call: some 5 ms of Redis's time
 READ = 100  # lines of one look for those of a bulk

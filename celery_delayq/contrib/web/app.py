@@ -20,7 +20,6 @@ from werkzeug.exceptions import BadRequest, Forbidden, HTTPException, NotFound
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
-from ...core.acting import acting_as
 from ...core.clock import from_ms
 from ...core.errors import (
     DelayQError,
@@ -30,8 +29,9 @@ from ...core.errors import (
     NoDelayQ,
     StoreError,
 )
-from ...core.logs import counted, lasting, logger_of, plain
+from ...core.hooks import acting_as
 from ...core.services import HasServices
+from ...core.text import counted, lasting, logger_of, plain
 from ...operations.unread import Look
 from . import bulk, guard, others, recurring, ticked, undone, views, words
 from .answers import answer_in, ask_again

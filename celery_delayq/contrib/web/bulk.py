@@ -22,8 +22,8 @@ from werkzeug.utils import redirect
 from werkzeug.wrappers import Response
 
 from ...core import clock
-from ...core.acting import part_of
 from ...core.errors import DelayQError, StoreError
+from ...core.hooks import part_of
 from ...core.store import State
 from ...core.tasks.count import Count, Tally, telling_so_far
 from ...core.tasks.selection import Selection

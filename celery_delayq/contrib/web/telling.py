@@ -6,7 +6,7 @@ from typing import Any
 
 from celery.utils.dispatch import Signal
 
-from ...core.logs import logger_of
+from ...core.text import logger_of
 
 logger = logger_of(__name__)
 

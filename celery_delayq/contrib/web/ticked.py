@@ -16,11 +16,11 @@ from werkzeug.exceptions import BadRequest
 from werkzeug.utils import redirect
 from werkzeug.wrappers import Response
 
-from ...core.acting import part_of
 from ...core.errors import DelayQError, StoreError
-from ...core.logs import plain
+from ...core.hooks import part_of
 from ...core.store import Outcome
 from ...core.tasks.scheduled_task import ScheduledTask
+from ...core.text import plain
 from . import words
 from .actions import (
     Action,

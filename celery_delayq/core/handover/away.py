@@ -16,8 +16,8 @@ from functools import partial
 from typing import Protocol
 
 from ..errors import StoreUnavailable
-from ..logs import logger_of
 from ..store.delivery import ScannerSteps
+from ..text import logger_of
 from ..threads import OwnThread
 from .backoff import Backoff
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from .. import clock
-from ..logs import logger_of
+from ..text import logger_of
 from .backoff import Backoff
 
 logger = logger_of(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..hooks import Hooks
-from ..logs import logger_of
 from ..store.values import Seen
+from ..text import logger_of
 
 logger = logger_of(__name__)
 

@@ -14,9 +14,9 @@ from kombu import Connection
 from .. import clock
 from ..errors import BrokerDown
 from ..leaves import leaf
-from ..logs import logger_of
 from ..message.broker import SENTINEL, credentials_of
 from ..store.values import LeasedEntry
+from ..text import logger_of
 from .confirms import publisher_for
 from .publishers import DEAD, DENIED, SENT, UNKNOWN, UNSENT, OneByOne, Verdict
 

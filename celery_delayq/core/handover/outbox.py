@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ..errors import StoreError
-from ..logs import logger_of
 from ..store.delivery import ScannerSteps
 from ..store.values import Cancelled
+from ..text import logger_of
 from ..threads import OwnThread
 from .backoff import random
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from .. import clock
 from ..errors import BrokerDown
 from ..hooks import Hooks
-from ..logs import logger_of
 from ..message.outgoing import Relayed
 from ..store.delivery import LONGEST_WAIT, MAX_REFUSALS, ScannerSteps
 from ..store.values import LeasedEntry
+from ..text import logger_of
 from .dead import RELAY, tell, tell_skipped
 from .link import Link
 from .publishers import Verdict

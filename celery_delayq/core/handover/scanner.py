@@ -20,10 +20,10 @@ from typing import NamedTuple
 from .. import clock
 from ..errors import BrokerDown, StoreDiffers, StoreError, StoreUnavailable
 from ..hooks import Hooks
-from ..logs import logger_of
 from ..store.delivery import ScannerSteps, restarted
 from ..store.values import Seen
 from ..store.wakeup import Wakeup
+from ..text import logger_of
 from ..threads import OwnThread
 from .away import Away
 from .backoff import ELECTION, Backoff, random

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ..errors import StoreError, StoreUnavailable
-from ..logs import logger_of
 from ..servers.endpoint import shown
 from ..services import Services
 from ..store.counts import sum_of, union_of
 from ..store.delivery import ScannerSteps
+from ..text import logger_of
 
 logger = logger_of(__name__)
 

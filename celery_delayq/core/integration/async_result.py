@@ -16,11 +16,11 @@ from celery.backends.base import DisabledBackend
 from celery.result import AsyncResult
 
 from ..errors import DelayQError
-from ..logs import logger_of
 from ..scheduling.intercept import TextIds
 from ..services import find
 from ..store import State
 from ..tasks.targets import target_of
+from ..text import logger_of
 
 logger = logger_of(__name__)
 

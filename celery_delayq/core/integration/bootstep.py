@@ -7,8 +7,8 @@ from typing import Any
 from celery import bootsteps
 
 from ..leaves import WORKER, call
-from ..logs import logger_of
 from ..services import find
+from ..text import logger_of
 from . import startup
 from .delayq import DelayQ
 from .eta import give_eta

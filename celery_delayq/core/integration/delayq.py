@@ -11,15 +11,14 @@ from celery.app.task import Task
 from celery.canvas import Signature
 from celery.local import Proxy
 
-from ..acting import acting
-from ..awaiting import in_thread
 from ..clock import DelayInput, TimeInput, one_of
 from ..errors import NotATask
+from ..hooks import acting
 from ..leaves import methods
 from ..libraries import check_messages
-from ..revoked import mark_revoked
 from ..scheduling.options import TaskOptions, as_options
-from ..services import Services, attach, find, services_of
+from ..services import Services, attach, find, mark_revoked, services_of
+from ..threads import in_thread
 from .apply_async import call_signature, signature_of
 from .methods import TaskMethods
 from .results import ScheduledResult, take_back

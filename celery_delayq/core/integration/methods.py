@@ -10,7 +10,6 @@ from celery.app.task import Context, Task
 from celery.result import AsyncResult
 
 from .. import clock
-from ..awaiting import awaited
 from ..clock import from_ms
 from ..errors import InvalidOption
 from ..leaves import leaf
@@ -19,6 +18,7 @@ from ..services import Services
 from ..tasks import changing, reading, selecting
 from ..tasks.scheduled_task import ScheduledTask
 from ..tasks.targets import Named, of_one_task
+from ..threads import awaited
 from .results import ScheduledResult, scheduled
 
 

@@ -20,13 +20,13 @@ from celery.result import AsyncResult, EagerResult, GroupResult
 
 from ..clock import DelayInput, TimeInput, When, from_ms, one_of
 from ..leaves import operation
-from ..logs import logger_of
 from ..services import HasServices, Services, find
 from ..store import NOW, Outcome
 from ..store.changes import ALWAYS, Conditions
 from ..tasks import changing
 from ..tasks.moves import Direction, conditions_of
 from ..tasks.targets import target_of
+from ..text import logger_of
 from .async_result import KnowsScheduled, word_of
 
 if TYPE_CHECKING:

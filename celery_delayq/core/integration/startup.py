@@ -11,8 +11,8 @@ from celery.signals import beat_init
 
 from .. import clock
 from ..errors import DelayQError, StoreDiffers, StoreError
-from ..logs import logger_of
 from ..services import Services, find
+from ..text import logger_of
 
 if TYPE_CHECKING:
     from ..handover.scanner import Scanner

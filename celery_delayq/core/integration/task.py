@@ -26,12 +26,12 @@ from celery.app.task import Task
 from celery.canvas import Signature
 
 from .. import clock
-from ..awaiting import in_thread
 from ..clock import DelayInput, TimeInput
 from ..errors import InvalidOption
 from ..message.body import is_canvas
 from ..message.headers import put_offs_in
 from ..services import services_of
+from ..threads import in_thread
 from .apply_async import call, call_signature
 from .defer import Defer
 from .results import ScheduledResult, take_back

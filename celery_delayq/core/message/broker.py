@@ -35,7 +35,6 @@ from kombu.utils.url import url_to_parts
 
 from ..errors import InvalidOption, InvalidSetting, UnknownSetting
 from ..leaves import leaf
-from ..logs import without_secrets
 from ..servers.endpoint import (
     TLS,
     Credentials,
@@ -45,6 +44,7 @@ from ..servers.endpoint import (
     connection_refuses,
 )
 from ..settings import Settings
+from ..text import without_secrets
 
 _OF_STORES = (
     "master_name",

@@ -18,10 +18,10 @@ from celery.exceptions import Ignore
 from .. import clock
 from ..clock import from_ms
 from ..errors import InvalidDueTime, InvalidOption
-from ..logs import logger_of
 from ..settings import written
 from ..store import checked_id, checked_name
 from ..store.record import LAST_MS
+from ..text import logger_of
 from .body import options_after
 
 logger = logger_of(__name__)

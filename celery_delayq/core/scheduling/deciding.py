@@ -13,10 +13,10 @@ import celery.app.amqp
 from .. import clock
 from ..clock import after, at
 from ..errors import InvalidDueTime, InvalidOption
-from ..logs import logger_of
 from ..message.headers import CAPTURE_HEADER, EXPIRES_HEADER, expiry_after
 from ..services import Services
 from ..store import checked_id
+from ..text import logger_of
 from .options import AFTER, AT, LASTING, NAMES, PART, entry_options_of, own_options
 from .request import Request
 

@@ -36,7 +36,6 @@ from ..errors import (
     MessageTooLarge,
     StoreError,
 )
-from ..logs import logger_of
 from ..message import broker
 from ..message.broker import check_encodable
 from ..message.headers import (
@@ -62,6 +61,7 @@ from ..message.outgoing import (
 from ..services import Services, find
 from ..store import NewEntry, Receipt, checked_id
 from ..store.record import NewRecord
+from ..text import logger_of
 from . import deciding
 from .left import Broker, Refusals, celerys, leave
 from .options import (

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import clock
-from ..logs import logger_of
 from ..message import broker
 from ..message.headers import (
     EXPIRES_HEADER,
@@ -25,6 +24,7 @@ from ..message.headers import (
     expiry_after,
     give_identity,
 )
+from ..text import logger_of
 
 logger = logger_of(__name__)
 

@@ -17,10 +17,10 @@ from celery import states
 
 from .. import clock
 from ..leaves import leaf
-from ..logs import logger_of
 from ..message.headers import LAUNCH
 from ..message.outgoing import OutgoingMessage
 from ..services import Services
+from ..text import logger_of
 
 logger = logger_of(__name__)
 

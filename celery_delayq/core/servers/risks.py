@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import StoreError, StoreUnavailable
-from ..logs import counted
+from ..text import counted
 from .connection import NO_BROKER, Connection, PooledConnection, packed, said_of
 from .endpoint import Endpoint, Server
 

@@ -30,10 +30,10 @@ from typing import Any
 import redis
 
 from .. import clock
-from ..acting import author
 from ..errors import StoreError, StoreUnavailable
-from ..logs import logger_of
+from ..hooks import author
 from ..servers.connection import packed
+from ..text import logger_of
 from .keys import Keys
 from .membership import Membership, Registration
 from .scripts import Scripts

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ..clock import from_ms
-from ..logs import counted
+from ..text import counted
 from .calls import Shard
 from .values import time_in
 

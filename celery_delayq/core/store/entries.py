@@ -30,7 +30,6 @@ from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
 from .. import clock
-from ..acting import actor
 from ..clock import When
 from ..errors import (
     AlreadyScheduled,
@@ -40,6 +39,7 @@ from ..errors import (
     StoreUnavailable,
     UnreadableRecord,
 )
+from ..hooks import actor
 from ..settings import LONGEST_HISTORY
 from . import calls, changes, counts, listing, lookup, selection
 from .calls import Attempts, Shard, Shortfalls, Wanted

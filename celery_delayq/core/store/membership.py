@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import StoreDiffers, StoreError, StoreUnavailable
-from ..logs import lasting, logger_of
 from ..servers.connection import Connection, packed
 from ..servers.endpoint import Server
 from ..servers.risks import MOVES, check_alone, check_broker, masters
 from ..settings import REMEMBER
+from ..text import lasting, logger_of
 from .keys import KEYS, SCHEMA, Keys
 from .record import FORMAT
 from .scripts import Scripts

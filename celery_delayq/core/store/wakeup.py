@@ -20,9 +20,9 @@ import redis
 
 from .. import clock
 from ..hooks import Hooks
-from ..logs import logger_of
 from ..servers.connection import Connection, Refusal, refusal_of, translated
 from ..servers.endpoint import TIMEOUT
+from ..text import logger_of
 from .keys import Keys
 
 FD_SETSIZE = 1024  # descriptors that select() can watch

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from secrets import token_hex
 
-from ..acting import steps_of
-from ..awaiting import awaited
 from ..clock import DelayInput, TimeInput, When, one_of
 from ..errors import InvalidDueTime
+from ..hooks import steps_of
 from ..message.headers import warn_of_expiry
 from ..services import Services
 from ..store import (
@@ -29,6 +28,7 @@ from ..store import (
     target_of_member,
 )
 from ..store.changes import ALWAYS, Conditions
+from ..threads import awaited
 from .count import Count, Progress, Tally, report, telling_so_far
 from .cursor import SelectionCursor
 from .moves import Direction, conditions_of, would_move

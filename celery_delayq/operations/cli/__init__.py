@@ -29,7 +29,7 @@ from typing import Any
 import click
 
 from ...core import leaves
-from ...core.acting import acting
+from ...core.hooks import acting
 from . import (
     command_change,
     command_edit,

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import click
 
 from ...core.errors import DelayQError, StoreError
-from ...core.logs import counted, plain
 from ...core.services import HasServices
 from ...core.store import Outcome
 from ...core.tasks.count import Count
+from ...core.text import counted, plain
 from ..selection import RewritableSelection
 from .common import REFUSED, Argument, ErrorSentences, UsageErrors, advised, confirm, delayq_of
 from .departed import Target, why_behind, why_gone

@@ -11,12 +11,12 @@ import click
 
 from ...core.clock import from_ms, to_ms
 from ...core.errors import InvalidOption
-from ...core.logs import plain
 from ...core.services import HasServices
 from ...core.store import Outcome
 from ...core.tasks.count import Count
 from ...core.tasks.editable import Changes
 from ...core.tasks.targets import target_of
+from ...core.text import plain
 from .. import editing
 from ..edits import KEPT, Edit
 from ..selection import RewritableSelection

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from ...core.logs import plain
 from ...core.store import KeyHolder, Outcome
+from ...core.text import plain
 from .. import freeing
 from .common import Argument, UsageErrors, confirm, delayq_of, examples
 from .looks import CeleryCommand, CeleryOption

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from ...core.errors import StoreError
-from ...core.logs import counted
 from ...core.services import HasServices
+from ...core.text import counted
 from ..health import MAX_DEAD, MAX_OVERDUE, MAX_PAUSED, judged, restarts_here
 from ..unread import unread
 from .common import ErrorSentences, advised, delayq_of, examples, json_option

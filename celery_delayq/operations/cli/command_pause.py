@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from ...core.logs import counted, plain
 from ...core.store import Pause, lane_in_words
 from ...core.tasks import reading
+from ...core.text import counted, plain
 from .. import pausing
 from .common import UsageErrors, advised, confirm, delayq_of, examples
 from .looks import CeleryCommand, CeleryOption

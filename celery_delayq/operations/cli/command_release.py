@@ -9,7 +9,7 @@ import click
 
 from ...core import clock
 from ...core.errors import DelayQError
-from ...core.logs import counted, plain
+from ...core.text import counted, plain
 from ..releasing import Released
 from ..selection import RewritableSelection
 from .chosen_tasks import ChosenTasks, meaning_many

@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from ...core.clock import from_ms
-from ...core.logs import counted, lasting, plain
 from ...core.store import Counts, Pause, State, lane_in_words
 from ...core.tasks import reading
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.task_facts import facts_of, line_of_json
+from ...core.text import counted, lasting, plain
 from .. import finding, freeing, pausing
 from ..health import no_delivery
 from .command_free import sentence_of

@@ -18,9 +18,9 @@ from typing import Any
 import click
 
 from ...core.clock import from_ms
-from ...core.logs import lasting, plain
 from ...core.services import Services
 from ...core.store import Pause
+from ...core.text import lasting, plain
 from ..health import beginning, no_delivery
 from ..status import NOT_EXACT, QueueCounts, Status
 from ..status import status as status_now

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from ...core.errors import DelayQError, InvalidOption, InvalidSetting, NotATask
-from ...core.logs import plain
 from ...core.services import HasServices, find, services_of
 from ...core.store import Outcome
+from ...core.text import plain
 from .looks import CeleryOption
 
 # Why a task in the store was not changed; for tasks that have left it, see `departed.py`.

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import click
 
-from ...core.logs import plain
 from ...core.services import HasServices
 from ...core.tasks import reading, selecting
+from ...core.text import plain
 from .. import finding
 from .common import delayq_of
 

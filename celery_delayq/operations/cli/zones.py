@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from ...core.logs import lasting
-from ...core.zones import local
+from ...core.clock import local
+from ...core.text import lasting
 from .common import delayq_of
 from .looks import CeleryOption
 
