@@ -25,9 +25,9 @@ from ..core.errors import (
     StoreForbidden,
 )
 from ..core.message.body import is_canvas
-from ..core.scheduling import past
+from ..core.scheduling import writing
+from ..core.scheduling.intercept import Request
 from ..core.scheduling.options import NAMES, EntryOptions, entry_options_of, options_of_entry
-from ..core.scheduling.request import Request
 from ..core.scheduling.writing import new_id, write
 from ..core.services import Services
 from ..core.store import NewEntry, Receipt, checked_id, id_text
@@ -214,20 +214,20 @@ class BulkWriter:
         except StoreError as error:
             # Of several shards, one may have taken its part.
             if had and self._services.settings.shards == 1 and not error.may_have_run:
-                past.remember(self._services, had)
+                writing.remember(self._services, had)
             raise
         self._own_ids.clear()
         if had:
             refused = {answer.task_id for answer in answers if isinstance(answer, AlreadyScheduled)}
-            past.remember(
+            writing.remember(
                 self._services, {task_id: had[task_id] for task_id in had.keys() & refused}
             )
         return answers
 
-    def _forget(self, ids: list[str]) -> past.Past:
+    def _forget(self, ids: list[str]) -> writing.Past:
         default = getattr(self._task, "ignore_result", False)
         ignores = self._signature.options.get("ignore_result", default)
-        return past.forget(self._services, ids) if ids and not ignores else {}
+        return writing.forget(self._services, ids) if ids and not ignores else {}
 
     def _look_around(self) -> None:
         """Check, before each slice, whether its messages may be made from others."""

@@ -15,7 +15,7 @@ from kombu import Connection, Exchange, Queue
 
 from celery_delayq.core import clock
 from celery_delayq.core.message.headers import identity_of
-from celery_delayq.core.scheduling import left
+from celery_delayq.core.scheduling import writing
 from celery_delayq.errors import StoreDiffers, StoreFull, StoreUnavailable
 from tests.app.support import lists, noop, only_message
 from tests.support.network import QUICK
@@ -265,7 +265,7 @@ def test_after_a_refusal_the_store_is_left_alone_for_a_while_and_then_asked_agai
 def test_it_is_left_alone_for_nine_times_as_long_as_it_took_to_refuse(monkeypatch):
     times = iter([100.0, 144.9, 145.1])
     monkeypatch.setattr(clock, "monotonic", lambda: next(times))
-    refusals = left.Refusals()
+    refusals = writing.Refusals()
 
     assert refusals.note(95.0) == 45.0
     assert [refusals.is_recent, refusals.is_recent] == [True, False]
@@ -277,7 +277,7 @@ def test_a_store_that_is_back_takes_captured_calls_again(capturing, redis, start
     store.kill()
     app.send_task("t", task_id="a", eta=DUE)
     store.start()
-    app.amqp.send_task_message.refusals = left.Refusals()  # as after these seconds
+    app.amqp.send_task_message.refusals = writing.Refusals()  # as after these seconds
 
     app.send_task("t", task_id="b", eta=DUE)
 

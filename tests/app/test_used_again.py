@@ -7,7 +7,7 @@ from celery import group, states
 from celery.exceptions import TimeoutError as NoResultYet
 
 from celery_delayq import Item
-from celery_delayq.core.scheduling import past
+from celery_delayq.core.scheduling import writing
 from celery_delayq.errors import AlreadyScheduled, StoreUnavailable
 from tests.app.support import FAR
 from tests.support.ports import free_port
@@ -151,7 +151,7 @@ def test_a_backend_that_fails_does_not_fail_the_call_and_is_left_alone(app, add,
     for task_id in "abc":
         assert add.apply_async((1,), delayq_at=FAR, task_id=task_id).id == task_id
     assert asked == ["a"]
-    app.delayq.services.backend_rests_until -= past.RESTS
+    app.delayq.services.backend_rests_until -= writing.RESTS
     assert add.apply_async((1,), delayq_at=FAR, task_id="d").id == "d"
     assert asked == ["a", "d"]
 

@@ -16,10 +16,8 @@ from ...core.errors import InvalidOption
 from ...core.message.body import serializer_of
 from ...core.message.headers import REDELIVERED_HEADER, foreign
 from ...core.message.outgoing import recorded
-from ...core.scheduling.deciding import request_of
-from ...core.scheduling.intercept import ONCE, Interceptor
+from ...core.scheduling.intercept import ONCE, Interceptor, Request, request_of
 from ...core.scheduling.options import AFTER, AT, LASTING, PREFIX
-from ...core.scheduling.request import Request
 from ...core.scheduling.writing import Ready, write_one
 from ...core.store import Receipt, checked_id
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from ...core.errors import DelayQError
 from ...core.message.headers import HOLD_HEADER, Hold
-from ...core.scheduling.intercept import ONCE, Interceptor
+from ...core.scheduling.intercept import ONCE, Interceptor, Request
 from ...core.scheduling.options import PLAIN
-from ...core.scheduling.request import Request
 from ...core.scheduling.writing import write
 from ...core.services import Services
 from ...core.store import NewEntry, Receipt

@@ -11,7 +11,7 @@ from ...core import clock
 from ...core.clock import When
 from ...core.errors import InvalidDueTime, InvalidOption
 from ...core.message.headers import DUE_HEADER, tag_of, was_redelivered
-from ...core.scheduling.deciding import wants_capture
+from ...core.scheduling.intercept import wants_capture
 from ...core.services import Services
 from ...core.store import checked_id
 

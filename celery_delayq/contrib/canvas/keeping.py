@@ -33,8 +33,7 @@ from kombu.serialization import dumps as serialize
 from ...core.clock import When, at, celery_time
 from ...core.message.headers import EXPIRES_HEADER, give_identity, warn_of_chord
 from ...core.message.outgoing import dumps, recorded, relay_route
-from ...core.scheduling.intercept import Interceptor
-from ...core.scheduling.request import Request
+from ...core.scheduling.intercept import Interceptor, Request
 from ...core.services import Services
 
 _COUNTDOWN = "delayq_countdown_ms"  # a header, until the message is kept

@@ -20,7 +20,7 @@ from ...core.errors import NotScheduled
 from ...core.integration.apply_async import result_of, schedule_call
 from ...core.integration.results import ScheduledResult
 from ...core.message.headers import LAUNCH, ONCE_HEADER
-from ...core.scheduling.request import Request
+from ...core.scheduling.intercept import Request
 from ...core.services import Services
 from ...core.store import id_text
 from .keeping import Kept

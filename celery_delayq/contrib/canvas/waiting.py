@@ -21,7 +21,7 @@ from ...core.clock import When
 from ...core.errors import DelayQError, StoreError
 from ...core.handover.dead import tell
 from ...core.message.headers import DUE_HEADER, PUT_OFFS_HEADER, put_offs_in
-from ...core.scheduling.request import Request
+from ...core.scheduling.intercept import Request
 from ...core.services import Services
 from ...core.store.entries import DEAD, REFUSED, OldEntry, restore
 from ...core.store.record import NewRecord

@@ -23,8 +23,8 @@ from celery.canvas import Signature
 from ...core import clock
 from ...core.clock import EPOCH, When, from_ms
 from ...core.errors import InvalidOption, NotScheduled, StoreError
+from ...core.scheduling.intercept import Request
 from ...core.scheduling.options import GRACE, KEY, LATE, SKIP, TAGS
-from ...core.scheduling.request import Request
 from ...core.services import Services
 from ...core.store import NewEntry, State
 from ...core.store.calls import Shard

@@ -8,9 +8,9 @@ from typing import Any
 from unittest.mock import patch
 
 from ...core.errors import StoreForbidden
-from ...core.scheduling import deciding
+from ...core.scheduling import intercept
+from ...core.scheduling.intercept import Request
 from ...core.scheduling.options import PART
-from ...core.scheduling.request import Request
 from ...core.servers.connection import Connection
 from ...core.services import Configured, Services
 from ...core.store.scripts import Scripts
@@ -24,7 +24,7 @@ def forbid_stores() -> Callable[[], None]:
     Returns:
         A function that permits these calls again.
     """
-    stack, connect, request_of = ExitStack(), Services.connect, deciding.request_of
+    stack, connect, request_of = ExitStack(), Services.connect, intercept.request_of
 
     def asked(services: Services, options: Any, *args: Any) -> Request | None:
         # Here, as Celery then asks the result backend, for twenty seconds if that is away.
@@ -40,7 +40,7 @@ def forbid_stores() -> Callable[[], None]:
     for name in _REACH:
         stack.enter_context(patch.object(Configured, name, _of_isolated(vars(Configured)[name])))
     stack.enter_context(patch.object(Services, "connect", connected))
-    stack.enter_context(patch.object(deciding, "request_of", asked))
+    stack.enter_context(patch.object(intercept, "request_of", asked))
     return stack.close
 
 

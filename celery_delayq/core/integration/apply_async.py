@@ -16,8 +16,8 @@ from ..clock import When
 from ..errors import InvalidOption, NotATask
 from ..leaves import leaf
 from ..message.body import is_canvas
+from ..scheduling.intercept import Request
 from ..scheduling.options import FINISHED, KEY, UNTIL, entry_options_of, options_of_entry
-from ..scheduling.request import Request
 from ..scheduling.writing import new_id
 from ..services import Services
 from ..store import Delivery, Receipt

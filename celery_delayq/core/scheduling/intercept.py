@@ -13,36 +13,45 @@
 Every way to send a task passes here: ``apply_async``, ``send_task``, signatures, retries, each part
 of a canvas. Celery calls the app's ``AMQP`` to make each message (``as_task_v2``), to route it
 (``Router``), and to get the function that sends it (``_create_task_sender``). The rest of ``AMQP``
-stays Celery's.
+stays Celery's. A ``Request`` is what a call asks for, as it travels through Celery to the message,
+and what became of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
 from functools import cached_property, partial
 from typing import Any
 from uuid import UUID
 
+import celery.app.amqp
 from celery.app.amqp import AMQP
 from celery.utils.imports import symbol_by_name
 from kombu import Producer
 
 from .. import clock
+from ..clock import When, after, at, from_ms
 from ..errors import (
     AlreadyScheduled,
+    InvalidDueTime,
     InvalidOption,
     InvalidSetting,
     MessageTooLarge,
+    NotScheduled,
     StoreError,
 )
 from ..message import broker
 from ..message.broker import check_encodable
 from ..message.headers import (
+    CAPTURE_HEADER,
     EXPIRES_HEADER,
     HOLD_HEADER,
     Hold,
     continues,
+    expiry_after,
     foreign,
     give_identity,
     hand_on,
@@ -59,20 +68,256 @@ from ..message.outgoing import (
     recording_producer,
 )
 from ..services import Services, find
-from ..store import NewEntry, Receipt, checked_id
+from ..store import Delivery, NewEntry, Receipt, checked_id
 from ..store.record import NewRecord
 from ..text import logger_of
-from . import deciding
-from .left import Broker, Refusals, celerys, leave
 from .options import (
+    AFTER,
+    AT,
     LASTING,
+    NAMES,
+    OPTION,
     PART,
+    PLAIN,
     PREFIX,
+    EntryOptions,
+    entry_options_of,
+    own_options,
 )
-from .request import Request, under_way
-from .writing import Ready, write_one
+from .writing import Broker, Ready, Refusals, celerys, leave, write_one
 
 logger = logger_of(__name__)
+
+
+@dataclass(eq=False)
+class Answer:
+    """What became of a request.
+
+    Attributes:
+        ready: The entry for the caller to write.
+        receipt: The store's.
+        broker: Publishes a captured message that the store does not take.
+        left: Whether a captured message was left to Celery.
+        sent: The ids of the messages that the call sent instead of scheduling them.
+    """
+
+    ready: Ready | None = None
+    receipt: Receipt | None = None
+    broker: Broker | None = None
+    left: bool = False
+    sent: list[str] = field(default_factory=list)
+
+    # A task's own `apply_async` may copy its options; the caller reads this one.
+    def __copy__(self) -> Answer:
+        return self
+
+    def __deepcopy__(self, _: object) -> Answer:
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """The due time and options of a message to schedule.
+
+    It travels as an option of ``apply_async``, through the task, canvas and router code that every
+    other option passes. Celery drops a sender's return value, so the answer comes back in it.
+
+    Attributes:
+        when: The due time.
+        delivery: The message that a broker delivered, if the call is about one.
+        given_out: Whether a caller may know the task's id already.
+        frozen: Whether a signature had the task's id already.
+        writes: False: the entry is only made, and the caller writes it.
+        captured: The call has an eta, or is put off, and has no option of this package. If the
+            store does not take the message, it is left to Celery.
+        entry_options: The options of the entry.
+        answer: What became of it.
+    """
+
+    when: When
+    delivery: Delivery | None = None
+    given_out: bool = True
+    frozen: bool = False
+    writes: bool = True
+    captured: bool = False
+    entry_options: EntryOptions = PLAIN
+    answer: Answer = field(default_factory=Answer)
+
+    def sent_by(self, apply_async: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Call ``apply_async(*args, **options)`` with this request among its options."""
+        token = under_way.set(self)
+        try:
+            return apply_async(*args, **{OPTION: self, **options})
+        finally:
+            under_way.reset(token)
+
+    def refuse_sent(self, result: Any) -> None:
+        """Check the result of a call that scheduled nothing.
+
+        Raises:
+            NotScheduled: the call sent this result's task at once.
+        """
+        # An `apply_async` of the task's own may have sent other messages on the way.
+        sent = self.answer.sent
+        task_id = getattr(result, "id", sent[0] if sent else None)
+        if task_id in sent:
+            raise NotScheduled(str(task_id))
+
+    def expected_due(self) -> datetime:
+        """Return the due time by this machine's clock; the store's own is in the receipt."""
+        if self.when.mode == "at":
+            return from_ms(self.when.ms)
+        return clock.utc_now() + timedelta(milliseconds=self.when.ms)
+
+
+# The request of the call under way: an `apply_async` that drops options sends a message without it.
+under_way: ContextVar[Request | None] = ContextVar("celery_delayq_under_way", default=None)
+
+
+# Places among the arguments of AMQP.as_task_v2. Celery fills them; a program may name them.
+EXPIRES_AT = 8
+_PLACES = {"task_id": 0, "name": 1, "countdown": 4, "eta": 5, "expires": EXPIRES_AT}
+
+# Headers with ids. A UUID in them becomes text; Celery alone cannot send one by RabbitMQ.
+_IDS = ("id", "root_id", "parent_id", "group")
+
+_NO_SECOND = "none beside the time that the task is scheduled for"
+
+# Undocumented. If it is gone, `libraries` says so; an import of it would say less.
+_TaskMessage: Any = getattr(celery.app.amqp, "task_message", tuple)
+
+
+class _DecidedMessage(_TaskMessage):
+    """Celery's task message with the request that schedules it, or ``None``."""
+
+    request: Request | None
+
+
+def decide(services: Services, message: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Decide whether to schedule a message; *args* and *options* made it.
+
+    A relative ``expires`` of such a message starts at the due time. (Celery starts it at the call,
+    so a task may expire before it is due.) A naive one is UTC, as Celery's workers read it, and is
+    made aware. This happens here and not in the sender, because Celery calls the result backend in
+    between.
+
+    Raises:
+        InvalidOption, InvalidDueTime: an option is invalid.
+    """
+    headers = message.headers
+    for name in _IDS:
+        if isinstance(headers.get(name), UUID):
+            headers[name] = str(headers[name])
+    message.properties["correlation_id"] = headers["id"]
+    given = {**options, **{name: args[at] for name, at in _PLACES.items() if at < len(args)}}
+    part = options.get(PART)
+    if part is not None:
+        part.note(headers, given)
+    # A retry always has a time: its task's default delay.
+    beside = {} if headers.get("retries") else given
+    request = request_of(services, options, headers.get("eta"), given["name"], beside)
+    if request is not None:
+        message.properties["correlation_id"] = checked_id(headers["id"])
+        expires = given.get("expires")
+        if isinstance(expires, (int, float)) and not isinstance(expires, bool):
+            headers["expires"] = expiry_after(request.expected_due(), expires).isoformat()
+            headers[EXPIRES_HEADER] = round(expires * 1000)
+        elif expires:
+            headers["expires"] = clock.celery_time(headers["expires"]).isoformat()
+    if type(message) is not _TaskMessage:
+        return message  # an AMQP class with messages of its own: the sender decides
+    made: _DecidedMessage = _DecidedMessage._make(message)
+    made.request = request
+    return made
+
+
+def request_of(
+    services: Services,
+    options: Mapping[str, Any],
+    eta: str | None,
+    task: str,
+    beside: Mapping[str, Any] | None = None,
+) -> Request | None:
+    """Return the request to schedule a message: by its options or its eta; else ``None``.
+
+    Args:
+        services: The services of the sending app.
+        options: The call's options.
+        eta: The message's eta.
+        task: The name of its task, whose attributes are the options' defaults.
+        beside: Options that may have a second time, Celery's, which is an error.
+
+    Raises:
+        InvalidOption: an option of this package is unknown or invalid, or there are two times.
+        InvalidDueTime: a value is no time.
+    """
+    times = own_options(options)
+    of_entry = {name: times.pop(name) for name in NAMES if name in times}
+    lasting = {name: times.pop(name) for name in LASTING if name in times}
+    for name, value in lasting.items():
+        if not isinstance(value, bool):
+            raise InvalidOption(name, value, "true or false")
+    tasks = services.app._tasks
+    # `app.tasks` would finalize the app and make all tasks; a task that is called exists already.
+    known = tasks.get(task) or services.app.tasks.get(task)
+    request: Request | None = None
+    if times:
+        request = _by_option(services, times, beside or {})
+    # A retry has the options of its call among its headers.
+    elif eta and wants_capture(known, {**(options.get("headers") or {}), **lasting}):
+        request = _by_eta(services, eta, task, is_asked=bool(of_entry))
+    if request is not None:
+        return replace(request, entry_options=entry_options_of(of_entry, known))
+    if of_entry:
+        name = next(iter(of_entry))
+        raise InvalidOption(name, of_entry[name], f"a due time beside it: {AT} or {AFTER}")
+    return None
+
+
+def _by_option(services: Services, times: Mapping[str, Any], beside: Mapping[str, Any]) -> Request:
+    if len(times) > 1:
+        raise InvalidOption("time", dict(times), f"only one of {AT} and {AFTER}")
+    ((name, value),) = times.items()
+    if name == AT:
+        request = Request(at(value, services.timezone))
+    elif name == AFTER:
+        request = Request(after(value))
+    else:
+        request = value
+    for name in ("countdown", "eta"):
+        if beside.get(name) is not None:
+            raise InvalidOption(name, beside[name], _NO_SECOND)
+    return request
+
+
+def wants_capture(task: Any, options: Mapping[str, Any]) -> bool:
+    """Return whether a task may be captured by its ``eta``.
+
+    Args:
+        task: The task, whose attribute is the default; ``None`` if it is not known.
+        options: The call's options, among others.
+    """
+    return options.get(CAPTURE_HEADER, getattr(task, CAPTURE_HEADER, True)) is not False
+
+
+def _by_eta(services: Services, eta: str, task: str, *, is_asked: bool) -> Request | None:
+    settings = services.settings
+    if not settings.capture_eta:
+        return None
+    try:
+        when = at(clock.celery_time(eta), timezone.utc)
+    except InvalidDueTime as error:
+        if is_asked:
+            raise
+        logger.warning("a call of %s is left to Celery: its eta %s", task, error)
+        return None
+    if is_asked:  # it has options that only an entry can have, so Celery must not send it
+        return Request(when)
+    if not services.has_store:
+        return None
+    ahead = when.seconds_from(clock.utc_now())
+    return Request(when, captured=True) if ahead >= settings.min_delay else None
+
 
 SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
 ONCE = {"max_retries": 0}
@@ -102,7 +347,7 @@ class SchedulingMixin:
     def as_task_v2(self, *args: Any, **options: Any) -> Any:
         message = super().as_task_v2(*args, **options)  # type: ignore[misc]
         services = find(self.app)
-        return message if services is None else deciding.decide(services, message, args, options)
+        return message if services is None else decide(services, message, args, options)
 
     def Router(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
         router = super().Router(*args, **options)  # type: ignore[misc]
@@ -271,7 +516,7 @@ class Interceptor:
         """Decide about a message that the app's AMQP has not made, or that was copied since."""
         is_v1 = isinstance(message.body, dict)
         eta = (message.body if is_v1 else message.headers).get("eta")
-        request = deciding.request_of(self.services, options, eta, name)
+        request = request_of(self.services, options, eta, name)
         if request is None:
             return None
         if is_v1:
