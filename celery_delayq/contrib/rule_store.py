@@ -29,7 +29,7 @@ from ..core.store.record import FORMAT
 from ..core.store.values import time_in
 from ..core.tasks.changing import withdraw
 from ..core.tasks.scheduled_task import ScheduledTask
-from ..core.tasks.selecting import select
+from ..core.tasks.selection import select
 
 TASK = "celery_delayq.write_rules"  # by this name it is in logs, events and Flower
 READ = 100  # rules of one page of a listing

@@ -17,7 +17,7 @@ from ..core.message.headers import warn_of_expiry
 from ..core.services import HasServices, Services
 from ..core.store import Outcome
 from ..core.store.record import NewRecord, Tags
-from ..core.tasks.targets import Named, checked_revision, of_one_task, target_of
+from ..core.tasks.scheduled_task import Named, checked_revision, of_one_task, target_of
 from .edits import KEPT, Edit, edited
 
 

@@ -13,7 +13,7 @@ from ..core.store.changes import edit
 from ..core.store.record import NewRecord, Record
 from ..core.store.selection import peek
 from ..core.store.values import entry_of
-from ..core.tasks.count import Tally
+from ..core.tasks.selection import Tally
 from .edits import CANVAS, Edit, edited
 from .rewriting import Rewriting
 

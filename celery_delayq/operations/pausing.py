@@ -14,7 +14,7 @@ from ..core.hooks import by
 from ..core.services import HasServices, Services
 from ..core.store import Pause, What, lane_for, lane_in_words
 from ..core.store.counts import OVERDUE
-from ..core.tasks.noting import note
+from ..core.tasks.selection import note
 from ..core.text import counted, lasting, logger_of, plain
 
 logger = logger_of(__name__)

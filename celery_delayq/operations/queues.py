@@ -15,7 +15,7 @@ from typing import Any
 from ..core.services import Services
 from ..core.store import Pause, QueueCount, label_of
 from ..core.store.counts import WalkPosition, walk
-from ..core.tasks.queue_names import names_in
+from ..core.tasks.reading import names_in
 
 MOST = 10_000  # waiting tasks to read for counts
 FOR_NAMES = 500  # waiting tasks to read for names only: one call

@@ -24,7 +24,7 @@ from ..core.store.changes import release
 from ..core.store.record import NewRecord, Record
 from ..core.store.selection import peek
 from ..core.store.values import State, entry_of
-from ..core.tasks.count import Count, Tally
+from ..core.tasks.selection import Count, Tally
 from .draft import Draft
 from .rewriting import Rewriting
 

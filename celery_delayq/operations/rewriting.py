@@ -17,7 +17,7 @@ from ..core.services import Services
 from ..core.store import Change, Filter, Match, Outcome, Shard, target_of_member
 from ..core.store.record import NewRecord, Record
 from ..core.store.selection import peek
-from ..core.tasks.count import Tally
+from ..core.tasks.selection import Tally
 
 STEP = 50  # members to read and write in one step: about 5 ms of Redis's time
 STEP_BYTES = 1_000_000  # approximate limit of new records in one call

@@ -9,9 +9,9 @@ from celery.app.task import Task
 from ..core.clock import TimeInput
 from ..core.services import HasServices
 from ..core.store import State
-from ..core.tasks import selecting
-from ..core.tasks.filters import OneOf
-from ..core.tasks.selecting import checked_filter
+from ..core.tasks import selection
+from ..core.tasks.reading import OneOf
+from ..core.tasks.selection import checked_filter
 from ..core.threads import awaited
 from .selection import RewritableSelection
 
@@ -29,7 +29,7 @@ def select(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> RewritableSelection:
-    """Select tasks; see :func:`celery_delayq.core.tasks.selecting.select`."""
+    """Select tasks; see :func:`celery_delayq.core.tasks.selection.select`."""
     chosen = checked_filter(
         delayq.services.timezone,
         tag=tag,
@@ -44,5 +44,5 @@ def select(
     return RewritableSelection(delayq.services, chosen, cursor, limit)
 
 
-select.__doc__ = selecting.select.__doc__
+select.__doc__ = selection.select.__doc__
 aselect = awaited(select, reads=True)

@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import InvalidOption
 from ..core.store import Position
-from ..core.tasks.count import Count, Progress, Tally, report, telling_so_far
-from ..core.tasks.editable import Changes
-from ..core.tasks.selection import WAITING, Selection
-from ..core.tasks.targets import of_many
+from ..core.tasks.changing import Changes
+from ..core.tasks.scheduled_task import of_many
+from ..core.tasks.selection import (
+    WAITING,
+    Count,
+    Progress,
+    Selection,
+    Tally,
+    report,
+    telling_so_far,
+)
 from .editing_many import EditMany
 from .edits import KEPT, Edit
 from .releasing import Release, Released, ReleaseTally, refuse_canvases, refuse_runs

@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq import State
-from celery_delayq.core.tasks.filters import MOST
+from celery_delayq.core.tasks.reading import MOST
 from celery_delayq.errors import InvalidDueTime, InvalidOption
 from tests.app.support import FAR, LONG_AGO
 from tests.support.places import at, take

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from celery_delayq.core.tasks.targets import target_of
+from celery_delayq.core.tasks.scheduled_task import target_of
 from celery_delayq.errors import InvalidOption
 
 ONE = UUID("6a1d1d9e-62a5-4f8e-9b6c-1f2e3d4c5b6a")

@@ -47,8 +47,8 @@ from celery_delayq.core.scheduling import options
 from celery_delayq.core.settings import SETTINGS
 from celery_delayq.core.store.counts import Counts, Pause
 from celery_delayq.core.store.lookup import KeyHolder
-from celery_delayq.core.tasks.editable import Changes
-from celery_delayq.core.tasks.task_facts import facts_of
+from celery_delayq.core.tasks.changing import Changes
+from celery_delayq.core.tasks.scheduled_task import facts_of
 from celery_delayq.operations.cli import command_health, delayq
 from celery_delayq.operations.queues import QueueCounts
 from celery_delayq.operations.releasing import Released

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ...core.tasks.task_facts import line_of_json
+from ...core.tasks.scheduled_task import line_of_json
 from ...core.text import plain
 from ...operations.cli.common import (
     ErrorSentences,

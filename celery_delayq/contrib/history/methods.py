@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...core.services import Services
 
 if TYPE_CHECKING:
-    from ...core.tasks.targets import Named
+    from ...core.tasks.scheduled_task import Named
     from .newest import Event
 
 

@@ -14,9 +14,8 @@ from ...core.services import Services
 from ...core.settings import LONGEST_HISTORY
 from ...core.store import HistoryEntry, What, label_of
 from ...core.store.keys import checked_id
-from ...core.tasks.filters import check_limit
-from ...core.tasks.scheduled_task import ScheduledTask
-from ...core.tasks.targets import Named, id_of
+from ...core.tasks.reading import check_limit
+from ...core.tasks.scheduled_task import Named, ScheduledTask, id_of
 from ...operations.queues import names_of
 
 _TRIES = 3  # tasks that are looked up for a name

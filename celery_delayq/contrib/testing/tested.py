@@ -15,7 +15,7 @@ from ...core.clock import TimeInput, from_ms
 from ...core.errors import CannotIsolate
 from ...core.leaves import ADVANCED, call
 from ...core.store import State
-from ...core.tasks.filters import OneOf
+from ...core.tasks.reading import OneOf
 from ...core.tasks.scheduled_task import ScheduledTask
 from .moved import Clock, span_of
 from .runner import RanTask, Runner

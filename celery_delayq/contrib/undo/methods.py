@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ...core.services import Services
-from ...core.tasks.targets import Named, of_one_task
+from ...core.tasks.scheduled_task import Named, of_one_task
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -17,7 +17,7 @@ from ...core.store.calls import Shard
 from ...core.store.entries import to_ask
 from ...core.store.keys import target_of
 from ...core.store.lookup import UNDO_PARTS
-from ...core.tasks.targets import Named, id_of
+from ...core.tasks.scheduled_task import Named, id_of
 from ...core.text import counted
 
 CHUNK = 50  # tasks of one call: some 5 ms of Redis's time

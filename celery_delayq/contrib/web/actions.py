@@ -13,8 +13,7 @@ from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.store import Outcome, State
 from ...core.store.keys import checked_name
-from ...core.tasks.scheduled_task import ScheduledTask
-from ...core.tasks.task_facts import json_facts_of
+from ...core.tasks.scheduled_task import ScheduledTask, json_facts_of
 from . import words
 from .answers import Mistyped
 from .asked import moment_of, moved, time_of, told_back

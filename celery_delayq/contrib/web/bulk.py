@@ -25,8 +25,7 @@ from ...core import clock
 from ...core.errors import DelayQError, StoreError
 from ...core.hooks import part_of
 from ...core.store import State
-from ...core.tasks.count import Count, Tally, telling_so_far
-from ...core.tasks.selection import Selection
+from ...core.tasks.selection import Count, Selection, Tally, telling_so_far
 from .actions import Action, action_for_many, fixed_value, means, options_of, undo_of
 from .answers import answered
 from .asked import FILTERS, in_url, picked

@@ -14,8 +14,7 @@ from werkzeug.wrappers import Response
 from ...core.clock import EPOCH, from_ms
 from ...core.errors import InvalidOption, UnreadableRecord
 from ...core.store import Outcome, State
-from ...core.tasks.scheduled_task import ScheduledTask
-from ...core.tasks.task_facts import facts_of, json_facts_of
+from ...core.tasks.scheduled_task import ScheduledTask, facts_of, json_facts_of
 from ...core.text import plain
 from ...operations import finding
 from ...operations.cli.departed import behind_which

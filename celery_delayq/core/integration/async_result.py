@@ -19,7 +19,7 @@ from ..errors import DelayQError
 from ..scheduling.intercept import TextIds
 from ..services import find
 from ..store import State
-from ..tasks.targets import target_of
+from ..tasks.scheduled_task import target_of
 from ..text import logger_of
 
 logger = logger_of(__name__)

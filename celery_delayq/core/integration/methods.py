@@ -15,9 +15,8 @@ from ..errors import InvalidOption
 from ..leaves import leaf
 from ..message.headers import DUE_HEADER
 from ..services import Services
-from ..tasks import changing, reading, selecting
-from ..tasks.scheduled_task import ScheduledTask
-from ..tasks.targets import Named, of_one_task
+from ..tasks import changing, reading, selection
+from ..tasks.scheduled_task import Named, ScheduledTask, of_one_task
 from ..threads import awaited
 from .results import ScheduledResult, scheduled
 
@@ -42,7 +41,7 @@ class TaskMethods:
     remove = changing.remove
 
     # Many, or all of them.
-    select = selecting.select
+    select = selection.select
     tasks = reading.tasks
     counts = reading.counts
 

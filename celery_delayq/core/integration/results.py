@@ -24,8 +24,8 @@ from ..services import HasServices, Services, find
 from ..store import NOW, Outcome
 from ..store.changes import ALWAYS, Conditions
 from ..tasks import changing
-from ..tasks.moves import Direction, conditions_of
-from ..tasks.targets import target_of
+from ..tasks.changing import Direction, conditions_of
+from ..tasks.scheduled_task import target_of
 from ..text import logger_of
 from .async_result import KnowsScheduled, word_of
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar, Unpack
 
-    from ..tasks.editable import ChangesOfOne
+    from ..tasks.changing import ChangesOfOne
 
     R_co = TypeVar("R_co", covariant=True, default=Any)
 

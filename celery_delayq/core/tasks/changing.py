@@ -1,15 +1,72 @@
-"""Changes to a waiting or dead task: cancel, reschedule, run now, retry, remove."""
+"""Changes to a waiting or dead task: cancel, reschedule, run now, retry, remove.
+
+Here are also what an edit can change, which ``operations/editing.py`` makes, and the conditions of
+a reschedule, of one task or of many.
+"""
 
 from __future__ import annotations
 
-from ..clock import DelayInput, TimeInput, When, one_of
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, Literal, TypedDict
+
+from .. import clock
+from ..clock import DelayInput, TimeInput, When, due_in_ms, one_of
 from ..errors import InvalidOption
 from ..message.headers import warn_of_expiry
 from ..services import HasServices, Services
-from ..store import NOW, Outcome
+from ..store import NOW, Match, Outcome
 from ..store.changes import ALWAYS, Conditions, revision
-from .moves import Direction, conditions_of
-from .targets import Named, checked_revision, id_of, of_one_task, target_of
+from ..store.record import Tags
+from .scheduled_task import Named, checked_revision, id_of, of_one_task, target_of
+
+
+class Changes(TypedDict, total=False):
+    """The values that an edit can change, as :func:`editing.edit` documents them; but the key."""
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    priority: int | None
+    expires: float | timedelta | datetime | str | None
+    queue: str
+    add_tags: Tags
+    remove_tags: Tags
+
+
+class ChangesOfOne(Changes, total=False):
+    """The same, and the unique key, which only one task can have."""
+
+    key: str | None
+
+
+#: The ``only=`` of a reschedule: the direction in which a task may move.
+Direction = Literal["earlier", "later"]
+
+
+def conditions_of(zone: tzinfo, only: Direction | None, if_due: TimeInput | None) -> Conditions:
+    """Return the conditions of a reschedule for the store; naive times are in *zone*.
+
+    Raises:
+        InvalidOption: *only* is not a direction.
+        InvalidDueTime: *if_due* is not a time.
+    """
+    if only not in (None, "earlier", "later"):
+        raise InvalidOption("only", only, "'earlier' or 'later'")
+    if_due_ms = None if if_due is None else clock.at(if_due, zone).ms
+    return Conditions(only or "", if_due_ms)
+
+
+def would_move(met: Match, when: When, conditions: Conditions) -> bool:
+    """Return whether ``reschedule.lua`` would move an entry."""
+    if conditions.if_due_ms not in (None, met.due_ms):
+        return False
+    if when.mode == "by":
+        new_ms = max(0, met.due_ms + when.ms)
+    else:
+        new_ms = due_in_ms(when.us + (met.now_us if when.mode == "after" else 0), met.now_us)
+    if conditions.only == "earlier":
+        return new_ms < met.due_ms
+    return conditions.only != "later" or new_ms > met.due_ms
 
 
 @of_one_task

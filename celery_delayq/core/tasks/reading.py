@@ -1,25 +1,153 @@
-"""Reads of scheduled tasks: one task, all tasks in due order, counts."""
+"""Reads of scheduled tasks: one task, all tasks in due order, counts.
+
+The store keeps only hashes of queue names. The name with a hash is found among the app's queues,
+paused queues and tasks' destinations. A caller's filters and limits are checked here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, tzinfo
+from functools import cached_property, partial
+from itertools import chain, islice
 from sys import maxsize
-from typing import Any
+from typing import Any, TypeVar, Union
 
 from celery.app.task import Task
 
 from .. import clock
 from ..clock import TimeInput
 from ..errors import InvalidOption
+from ..message.outgoing import Route, queues_of_list
 from ..services import HasServices, Services
-from ..store import Counts, Departure, State
+from ..store import Counts, Departure, Entry, Filter, QueueCount, State, checked_name, label_of
 from ..store.counts import falling_due
-from .filters import OneOf, check_limit, filter_of
-from .queue_names import QueueNames
-from .scheduled_task import ScheduledTask
-from .targets import Named, of_one_task, target_of
+from .scheduled_task import Named, ScheduledTask, of_one_task, target_of
+
+
+class QueueNames:
+    """Finds the queue names of entries.
+
+    It calls the store at most once: for the pauses, if neither an entry's destination nor the app
+    has the name.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._known: dict[bytes, str] = {}
+
+    def of(self, entry: Entry) -> str:
+        """Return the queue of an entry; empty if its record cannot be read."""
+        record = entry.record
+        if not record.text:
+            return ""
+        _, label = record.labels
+        if label not in self._known:
+            kind = "L" if record.is_for_list else "R"
+            self._known[label] = self._found(QueueCount(label, 0, 0, kind, record.destination))
+        return self._known[label]
+
+    def _found(self, tally: QueueCount) -> str:
+        # Any name with this hash is the right one, so try the cheapest sources first.
+        names = names_in(tally, self._services.broker.options)
+        known = chain(names, self._services.app.amqp.queues, self._paused())
+        return next((name for name in known if label_of(name) == tally.label), names[0])
+
+    def _paused(self) -> Iterator[str]:
+        yield from self._pauses
+
+    @cached_property
+    def _pauses(self) -> list[str]:
+        return [pause.queue for pause in self._services.entries.pauses() if pause.queue]
+
+
+def names_in(tally: QueueCount, options: Any) -> Sequence[str]:
+    """Return possible names of the queue, from a task's destination; the likeliest first."""
+    if tally.kind == "L":
+        return queues_of_list(tally.place, options)
+    # Any client of the store can write an invalid route.
+    try:
+        return [*_names_of(Route.parse(tally.place))]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return [tally.place]
+
+
+def _names_of(route: Route) -> Iterator[str]:
+    yield str(route.routing_key)
+    yield from (str(entity.name) for entity in route.declare)
+
+
+MOST = 100  # values of one filter: scripts compare each entry with all of them
+
+
+Text = TypeVar("Text", bound=str)
+Value = TypeVar("Value")
+#: A filter's value, or a list of values of which any is enough.
+OneOf = Union[Value, Sequence[Value], set[Value], frozenset[Value]]
+
+
+def filter_of(
+    zone: tzinfo,
+    *,
+    tag: Any = None,
+    task: Any = None,
+    queue: Any = None,
+    state: Any = None,
+    after_due: TimeInput | None = None,
+    before_due: TimeInput | None = None,
+) -> Filter:
+    """Return the filter for the store; the arguments are those of ``select``.
+
+    Raises:
+        InvalidOption: a value is none of its option.
+        InvalidDueTime: not a time.
+    """
+    return Filter(
+        tags=_values("tag", tag, partial(checked_name, "tag")),
+        tasks=_values("task", task, _task_name),
+        queues=_values("queue", queue, _queue_name),
+        states=_values("state", state, _state),
+        after_ms=None if after_due is None else clock.at(after_due, zone).ms,
+        before_ms=None if before_due is None else clock.at(before_due, zone).ms,
+    )
+
+
+def check_limit(limit: int | None, things: str) -> None:
+    """Raise ``InvalidOption`` if *limit* is not a valid number of *things*."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InvalidOption("limit", limit, f"a whole number of {things} from 0")
+
+
+def _values(name: str, given: Any, checked: Callable[[Any], Text]) -> tuple[Text, ...]:
+    """Return the values of a filter, each once; none if it was not given."""
+    if given is None:
+        return ()
+    some = given if isinstance(given, (list, tuple, set, frozenset)) else [given]
+    # A list without values would otherwise select everything.
+    if not 0 < len(some) <= MOST:
+        raise InvalidOption(name, given, f"one value, or a list of 1 to {MOST}")
+    return tuple(sorted({checked(value) for value in some}))
+
+
+def _task_name(task: Any) -> str:
+    name = task if isinstance(task, str) else getattr(task, "name", None)
+    if not isinstance(name, str) or not name:
+        raise InvalidOption("task", task, "a task, or a task's name")
+    return name
+
+
+def _queue_name(queue: Any) -> str:
+    if not isinstance(queue, str) or not queue:
+        raise InvalidOption("queue", queue, "a queue's name")
+    return queue
+
+
+def _state(state: Any) -> State:
+    try:
+        return State(state.upper() if isinstance(state, str) else state)
+    except ValueError:
+        names = ", ".join(known.value for known in State)
+        raise InvalidOption("state", state, f"a State, or one of {names}") from None
 
 
 @of_one_task

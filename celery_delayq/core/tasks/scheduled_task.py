@@ -1,22 +1,104 @@
-"""A scheduled task, as read from the store."""
+"""A scheduled task, as read from the store: its facts, and what names it.
+
+``ScheduledTask.facts`` is what ``--json`` prints, and ``show``. A target is a task, by what names
+it or by the key under which it waits.
+"""
+
 
 # No postponed annotations: pydantic would look their names up in the module that pickles name.
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import cached_property
-from typing import Any, ClassVar
+from datetime import date, datetime, time
+from decimal import Decimal
+from functools import cached_property, wraps
+from inspect import signature
+from typing import Any, ClassVar, TypeVar, Union, cast
+from uuid import UUID
 
 from celery import Celery
+from celery.app.task import Task
+from celery.result import AsyncResult, GroupResult
 from celery.utils.saferepr import saferepr
 from kombu.utils.json import loads
 
 from .. import clock
-from ..clock import from_ms
+from ..clock import EPOCH, from_ms
+from ..errors import InvalidOption, NotATask
 from ..message.body import body_of, data_of, is_celery_s, shown
 from ..message.headers import LAUNCH, put_offs_in
-from ..store import Entry, State, lane_in_words
-from .task_facts import json_facts_of
+from ..store import Entry, State, keys, lane_in_words
+from ..store.changes import REVISION_BYTES
+
+
+def facts_of(task: "ScheduledTask") -> dict[str, Any]:
+    """Return the facts about a task, with arguments as text; rare facts only if it has them."""
+    # The times of an unreadable task are unknown.
+    is_read = task.created != EPOCH
+    facts = {
+        "id": task.id,
+        "task": task.task,
+        "args": task.argsrepr,
+        "kwargs": task.kwargsrepr,
+        "queue": task.queue,
+        "due": task.due if is_read else None,
+        "created": task.created if is_read else None,
+        "changed": task.changed if is_read else None,
+        "revision": task.revision,
+        "host": task.host,
+        "state": task.state.value,
+    }
+    more = {
+        "key": task.key,
+        "behind": task.behind,
+        "behind_until": task.behind_until,
+        "tags": list(task.tags),
+        "priority": task.priority,
+        "put_offs": task.put_offs,
+        "reason": task.reason,
+        "error": "" if task.reason else task.error,
+        "attempts": task.attempts,
+        "next_try": task.next_try,
+        "dead_since": task.dead_since,
+        "paused_by": list(task.paused_by),
+        "cursor": task.cursor,
+    }
+    return {**facts, **{name: value for name, value in more.items() if value}}
+
+
+def json_facts_of(task: "ScheduledTask") -> dict[str, Any]:
+    """Return the same as JSON values; see ``ScheduledTask.facts``."""
+    facts = facts_of(task)
+    for name, value in zip(("args", "kwargs"), task.shown_arguments(), strict=True):
+        text, facts[name] = facts[name], _in_json(value)
+        if facts[name] is None:
+            facts[f"{name}repr"] = text
+    values: dict[str, Any] = json.loads(line_of_json(facts))
+    return values
+
+
+def line_of_json(facts: Any) -> str:
+    """Return plain values as a line of JSON; times as text, with their offset."""
+    return json.dumps(facts, default=_plain, allow_nan=False)
+
+
+def _in_json(value: Any) -> Any:
+    """Return *value* as JSON values; ``None`` if it has none."""
+    try:
+        return json.loads(line_of_json(value))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _plain(value: Any) -> str:
+    """Return the text of a type that JSON lacks, but Celery's own JSON supports."""
+    if isinstance(value, (date, datetime, time)):
+        return value.isoformat()
+    if isinstance(value, (Decimal, UUID)):
+        return str(value)
+    raise TypeError(value)
+
 
 MAX_SHOWN = 1024  # characters of arguments to show, as in Celery's logs
 
@@ -251,3 +333,93 @@ def _parts_of(body: Any) -> dict[str, Any]:
         "args": tuple(args) if isinstance(args, (list, tuple)) else None,
         "kwargs": kwargs if isinstance(kwargs, dict) else None,
     }
+
+
+#: A value that identifies a task: an id, a result, or what ``tasks`` and ``get`` return.
+Named = Union[str, UUID, "AsyncResult[Any]", GroupResult, ScheduledTask]
+
+_EXPECTED = "text of 1 to 512 bytes, a UUID, a result or a ScheduledTask"
+
+_NO_REVISION = "none for a selection: name one task, by its id or key"
+
+# The filters of `select`, and its operations with their arguments.
+_PICKS = {"tag", "task", "queue", "state", "after_due", "before_due", "all"}
+_DOES = {"cancel": "()", "reschedule": "(...)", "run_now": "()", "retry": "()", "remove": "()"}
+
+Operation = TypeVar("Operation", bound=Callable[..., Any])
+
+
+def of_one_task(operation: Operation) -> Operation:
+    """Make an operation on one task name the right call if it gets a filter such as ``tag=``."""
+    name = operation.__name__
+    unknown = _PICKS - signature(operation).parameters.keys()
+    does = f".{name}{_DOES[name]}" if name in _DOES else ""
+
+    @wraps(operation)
+    def call(*args: Any, **given: Any) -> Any:
+        for wrong in unknown & given.keys():
+            many = f"select({wrong}={given[wrong]!r}){does}"
+            expected = f"a task's id or key, as {name} is for one task; for many, use {many}"
+            raise NotATask(wrong, given[wrong], expected)
+        return operation(*args, **given)
+
+    return cast(Operation, call)
+
+
+def of_many(operation: Operation) -> Operation:
+    """Make an operation on a selection refuse ``if_revision``, which belongs to one task."""
+
+    @wraps(operation)
+    def call(*args: Any, **given: Any) -> Any:
+        if "if_revision" in given:
+            raise InvalidOption("if_revision", given["if_revision"], _NO_REVISION)
+        return operation(*args, **given)
+
+    return cast(Operation, call)
+
+
+def checked_revision(given: int | None) -> int | None:
+    """Return the revision that a task must have, if there is one.
+
+    Raises:
+        InvalidOption: it is not a task's revision.
+    """
+    if given is None or (type(given) is int and 0 <= given < 256**REVISION_BYTES):
+        return given
+    raise InvalidOption("if_revision", given, "the revision of a task that you read")
+
+
+def target_of(task_id: Named | None = None, key: str | None = None) -> bytes:
+    """Return the target for the store; pass either an id or a key.
+
+    Raises:
+        InvalidOption: none or both are given, or the id or key is invalid.
+    """
+    if task_id is not None and key is not None:
+        raise InvalidOption("key", key, "a task's id or a key, not both")
+    if key is not None:
+        return keys.target_of_key(keys.checked_name("key", key))
+    return keys.target_of(id_of(task_id))
+
+
+def id_of(given: Any) -> str:
+    """Return the id of the task that *given* identifies.
+
+    Raises:
+        InvalidOption: it does not identify a task.
+    """
+    if isinstance(given, (AsyncResult, GroupResult, ScheduledTask)):
+        given = given.id
+    if isinstance(given, UUID):
+        given = str(given)
+    if not isinstance(given, str):
+        raise InvalidOption("task_id", given, _EXPECTED + _hint(given))
+    return keys.checked_id(given)
+
+
+def _hint(given: Any) -> str:
+    if isinstance(given, Task):
+        return "; for all calls of a task, use select(task=...)"
+    if isinstance(given, (list, tuple, set, frozenset)):
+        return "; pass one at a time, or use select(...)"
+    return "; pass its .id" if isinstance(getattr(given, "id", None), str) else ""

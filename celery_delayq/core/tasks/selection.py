@@ -6,15 +6,23 @@ select --start--> pages of members --CHUNK at a time--> the scripts of one --> C
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import tzinfo
 from itertools import islice
 from secrets import token_hex
+from typing import Any
+
+from celery.app.task import Task
 
 from ..clock import DelayInput, TimeInput, When, one_of
-from ..errors import InvalidDueTime
+from ..errors import DelayQError, InvalidDueTime, InvalidOption, StoreError
 from ..hooks import steps_of
 from ..message.headers import warn_of_expiry
-from ..services import Services
+from ..services import HasServices, Services
 from ..store import (
     CHUNK,
     NOW,
@@ -23,18 +31,217 @@ from ..store import (
     Match,
     Position,
     Shard,
+    State,
+    What,
     changes,
     selection,
     target_of_member,
 )
 from ..store.changes import ALWAYS, Conditions
+from ..store.values import Outcome
 from ..threads import awaited
-from .count import Count, Progress, Tally, report, telling_so_far
-from .cursor import SelectionCursor
-from .moves import Direction, conditions_of, would_move
-from .queue_names import QueueNames
-from .scheduled_task import ScheduledTask
-from .targets import of_many
+from .changing import Direction, conditions_of, would_move
+from .reading import OneOf, QueueNames, check_limit, filter_of
+from .scheduled_task import ScheduledTask, of_many
+
+
+def note(services: Services, what: What, lane: str) -> None:
+    """Add the event, if a history is kept; the change is done, so no error is raised.
+
+    Args:
+        services: The app's.
+        what: The kind of the event.
+        lane: ``q`` or ``t``, and the name of the queue or task that was paused or resumed; empty
+            for everything.
+    """
+    if services.settings.history:
+        with suppress(StoreError):
+            services.entries.note(what, lane)
+
+
+LAST_NUMBER = 2**47  # of insertion
+
+
+@dataclass(frozen=True)
+class SelectionCursor:
+    """The position of a selection.
+
+    Attributes:
+        store: The store's name.
+        digest: A digest of the selection's filters.
+        starts: The last insertion number of each shard when the selection began.
+        shard: The current shard.
+        place: The position in that shard.
+    """
+
+    store: str
+    digest: str
+    starts: tuple[int, ...]
+    shard: int = 0
+    place: Position = field(default_factory=Position)
+
+    def behind(self, shard: int, place: Position) -> SelectionCursor:
+        """Return a cursor of the same selection, further on."""
+        return replace(self, shard=shard, place=place)
+
+    def place_in(self, shard: int) -> Position | None:
+        """Return the position in a shard; ``None`` if that shard is finished."""
+        if shard == self.shard:
+            return self.place
+        return Position() if shard > self.shard else None
+
+    @property
+    def text(self) -> str:
+        facts = [self.store, self.digest, self.starts, self.shard, self.place.number]
+        facts += [self.place.task_id] if self.place.task_id else []
+        packed = json.dumps(facts, separators=(",", ":")).encode()
+        return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+    @classmethod
+    def read(cls, text: str, now: SelectionCursor) -> SelectionCursor:
+        """Parse *text*, the cursor of an earlier selection; *now* is that of the new one.
+
+        Raises:
+            InvalidOption: it is not a cursor, or belongs to another selection or store.
+        """
+        made = _unpacked(text)
+        if made is None:
+            raise InvalidOption("cursor", text, "the cursor of a selection")
+        if made.store != now.store:
+            raise InvalidOption("cursor", text, "a cursor of this store")
+        if made.digest != now.digest:
+            raise InvalidOption("cursor", text, "a cursor of a selection by the same arguments")
+        # A start in the future would include tasks that are scheduled later.
+        fits = len(made.starts) == len(now.starts) and 0 <= made.shard < len(now.starts)
+        if not fits or any(
+            start > last for start, last in zip(made.starts, now.starts, strict=True)
+        ):
+            raise InvalidOption("cursor", text, "the cursor of a selection")
+        return made
+
+
+def _unpacked(text: str) -> SelectionCursor | None:
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        facts = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        store, digest, starts, shard, number, *task_id = facts
+        words, numbers = [store, digest, *task_id], [*starts, shard]
+        is_place = type(number) is int and -1 <= number <= LAST_NUMBER and len(task_id) <= 1
+        if not is_place or {type(word) for word in words} != {str}:
+            return None
+        if any(type(figure) is not int or not 0 <= figure <= LAST_NUMBER for figure in numbers):
+            return None
+        return SelectionCursor(store, digest, tuple(starts), shard, Position(number, *task_id))
+    except (TypeError, ValueError, AttributeError, RecursionError):
+        return None
+
+
+class Count(int):
+    """The number of changed tasks, with details.
+
+    Attributes:
+        uncertain: How many of these may also have been delivered.
+        behind: How many of these wait behind a task that holds their key; of ``run_now`` only.
+        in_flight: How many other tasks were left unchanged because they were being published.
+        unreadable: How many others were left unchanged because their records cannot be read.
+        outstanding: For how many ``REVOKED`` must still be stored; scanners do that.
+        bulk: The name under which :meth:`DelayQ.undo_all` brings back those whose cancel is still
+            kept; empty if nothing is kept for that.
+    """
+
+    uncertain: int
+    behind: int
+    in_flight: int
+    unreadable: int
+    outstanding: int
+    bulk: str
+
+    def __new__(  # noqa: PYI034 - Self is newer than Python 3.10
+        cls,
+        done: int,
+        *,
+        uncertain: int = 0,
+        behind: int = 0,
+        in_flight: int = 0,
+        unreadable: int = 0,
+        outstanding: int = 0,
+        bulk: str = "",
+    ) -> Count:
+        made = super().__new__(cls, done)
+        made.uncertain, made.behind = uncertain, behind
+        made.in_flight, made.unreadable = in_flight, unreadable
+        made.outstanding, made.bulk = outstanding, bulk
+        return made
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no matching task was left unchanged, was delivered before, or waits behind."""
+        return not (self.uncertain or self.behind or self.in_flight or self.unreadable)
+
+
+class Tally:
+    """Counts step by step.
+
+    Args:
+        owes: Whether ``REVOKED`` must be stored for changed tasks.
+        bulk: The name under which an undo finds them.
+
+    Attributes:
+        unreadable: How many were left unchanged because their records cannot be read.
+    """
+
+    def __init__(self, *, owes: bool = False, bulk: str = "") -> None:
+        self._owes, self._bulk = owes, bulk
+        self._done = self._uncertain = self._behind = self._in_flight = self.unreadable = 0
+
+    @property
+    def count(self) -> Count:
+        return Count(
+            self._done,
+            uncertain=self._uncertain,
+            behind=self._behind,
+            in_flight=self._in_flight,
+            unreadable=self.unreadable,
+            outstanding=self._done if self._owes else 0,
+            bulk=self._bulk,
+        )
+
+    def add(self, done: int) -> None:
+        """Add to the number of changed tasks."""
+        self._done += done
+
+    def met(self, state: str, *, would: bool) -> None:
+        """Count an entry of a dry run, in a *state* of ``peek.lua``."""
+        self._done += would
+        self._uncertain += would and state == "LAPSED"
+        self._in_flight += state == "IN_FLIGHT"
+
+    def changed(self, outcome: Outcome | None) -> None:
+        """Count the outcome for one task."""
+        self._done += outcome in (Outcome.DONE, Outcome.UNCERTAIN, Outcome.BEHIND)
+        self._uncertain += outcome is Outcome.UNCERTAIN
+        self._behind += outcome is Outcome.BEHIND
+        self._in_flight += outcome is Outcome.IN_FLIGHT
+
+
+Progress = Callable[[Count], object]
+
+
+def report(progress: Progress | None, tally: Tally) -> None:
+    """Call *progress*, if there is one, with the count so far."""
+    if progress is not None:
+        progress(tally.count)
+
+
+@contextmanager
+def telling_so_far(tally: Tally) -> Iterator[None]:
+    """Give an error of this package the count so far."""
+    try:
+        yield
+    except DelayQError as error:
+        error.so_far = tally.count
+        raise
+
 
 #: A step of the store for entries of a selection.
 Steps = Callable[[Shard, list[bytes]], Iterator[list[Change]]]
@@ -302,3 +509,89 @@ def _note(services: Services, tally: Tally, made: Sequence[Change]) -> None:
         if isinstance(change.error, InvalidDueTime):
             raise change.error
         tally.unreadable += change.error is not None
+
+
+_EXPECTED = (
+    "tag=, task=, queue=, state=, after_due= or before_due=, which pick tasks, or all=True for "
+    "every task"
+)
+
+
+def select(
+    delayq: HasServices,
+    *,
+    tag: OneOf[str] | None = None,
+    task: OneOf[Task[..., Any] | str] | None = None,
+    queue: OneOf[str] | None = None,
+    state: OneOf[State | str] | None = None,
+    after_due: TimeInput | None = None,
+    before_due: TimeInput | None = None,
+    all: bool = False,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Selection:
+    """Select tasks to count, read or change; a task must match every given filter.
+
+    Each of *tag*, *task*, *queue* and *state* takes a list too, of up to 100 values: a task then
+    matches if it has any of them.
+
+    Selecting by tag, or by one of the states ``DEAD`` and ``IN_FLIGHT``, reads only the matches.
+    Any other filter scans all waiting tasks: a few seconds of Redis's time per million, in short
+    steps.
+
+    Args:
+        tag: Tasks with this tag.
+        task: Calls of this task; a task or its name.
+        queue: Tasks sent with this queue.
+        state: Tasks in this state.
+        after_due: Tasks due at this time or later.
+        before_due: Tasks due before this time.
+        all: Every task; required if no filter is given.
+        limit: The first so many of these tasks, whether the operation then changes them or not.
+        cursor: Continue after the ``cursor`` of an earlier selection with the same filters.
+
+    Raises:
+        InvalidOption: no filter was given, or an invalid one; *limit* is not a whole number, or
+            below 0; or *cursor* is invalid, or belongs to another selection or store.
+        InvalidDueTime: not a time.
+    """
+    chosen = checked_filter(
+        delayq.services.timezone,
+        tag=tag,
+        task=task,
+        queue=queue,
+        state=state,
+        after_due=after_due,
+        before_due=before_due,
+        all=all,
+        limit=limit,
+    )
+    return Selection(delayq.services, chosen, cursor, limit)
+
+
+def checked_filter(
+    zone: tzinfo,
+    *,
+    tag: OneOf[str] | None,
+    task: OneOf[Task[..., Any] | str] | None,
+    queue: OneOf[str] | None,
+    state: OneOf[State | str] | None,
+    after_due: TimeInput | None,
+    before_due: TimeInput | None,
+    all: bool,
+    limit: int | None,
+) -> Filter:
+    """Return the filter of a selection; arguments and errors are those of :func:`select`."""
+    filters = (tag, task, queue, state, after_due, before_due)
+    if all is not True and not any(value is not None for value in filters):
+        raise InvalidOption("all", all, _EXPECTED)
+    check_limit(limit, "tasks")
+    return filter_of(
+        zone,
+        tag=tag,
+        task=task,
+        queue=queue,
+        state=state,
+        after_due=after_due,
+        before_due=before_due,
+    )

@@ -12,7 +12,7 @@ import click
 from ...core.errors import DelayQError, StoreError
 from ...core.services import HasServices
 from ...core.store import Outcome
-from ...core.tasks.count import Count
+from ...core.tasks.selection import Count
 from ...core.text import counted, plain
 from ..selection import RewritableSelection
 from .common import REFUSED, Argument, ErrorSentences, UsageErrors, advised, confirm, delayq_of

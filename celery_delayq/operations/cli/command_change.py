@@ -11,8 +11,8 @@ from ...core.clock import from_ms, one_of, to_ms
 from ...core.services import HasServices
 from ...core.store import Outcome
 from ...core.tasks import changing
-from ...core.tasks.count import Count
-from ...core.tasks.moves import Direction, conditions_of
+from ...core.tasks.changing import Direction, conditions_of
+from ...core.tasks.selection import Count
 from ..selection import RewritableSelection
 from ..typed_times import GivenTime, told
 from .chosen_tasks import ChosenTasks, meaning

@@ -13,9 +13,9 @@ from ...core.clock import from_ms, to_ms
 from ...core.errors import InvalidOption
 from ...core.services import HasServices
 from ...core.store import Outcome
-from ...core.tasks.count import Count
-from ...core.tasks.editable import Changes
-from ...core.tasks.targets import target_of
+from ...core.tasks.changing import Changes
+from ...core.tasks.scheduled_task import target_of
+from ...core.tasks.selection import Count
 from ...core.text import plain
 from .. import editing
 from ..edits import KEPT, Edit

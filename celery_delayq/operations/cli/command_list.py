@@ -13,8 +13,7 @@ import click
 from ...core.clock import EPOCH
 from ...core.store import State
 from ...core.tasks import reading
-from ...core.tasks.scheduled_task import ScheduledTask
-from ...core.tasks.task_facts import line_of_json
+from ...core.tasks.scheduled_task import ScheduledTask, line_of_json
 from ...core.text import lasting, plain
 from .common import UsageErrors, delayq_of, examples, json_option
 from .filter_options import Filters, Picked, picks

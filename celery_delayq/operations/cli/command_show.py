@@ -12,8 +12,7 @@ import click
 from ...core.clock import from_ms
 from ...core.store import Counts, Pause, State, lane_in_words
 from ...core.tasks import reading
-from ...core.tasks.scheduled_task import ScheduledTask
-from ...core.tasks.task_facts import facts_of, line_of_json
+from ...core.tasks.scheduled_task import ScheduledTask, facts_of, line_of_json
 from ...core.text import counted, lasting, plain
 from .. import finding, freeing, pausing
 from ..health import no_delivery

@@ -8,7 +8,7 @@ from contextlib import suppress
 import click
 
 from ...core.services import HasServices
-from ...core.tasks import reading, selecting
+from ...core.tasks import reading, selection
 from ...core.text import plain
 from .. import finding
 from .common import delayq_of
@@ -51,7 +51,7 @@ def _meant(delayq: HasServices, kind: str, name: str) -> str:
 def _is_alone(delayq: HasServices, *, queue: str | None = None, task: str | None = None) -> bool:
     """Return whether no waiting task has a name, which other apps may know."""
     return _is_small(delayq) and not any(
-        True for _ in selecting.select(delayq, queue=queue, task=task, limit=1)
+        True for _ in selection.select(delayq, queue=queue, task=task, limit=1)
     )
 
 
