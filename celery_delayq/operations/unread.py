@@ -23,7 +23,7 @@ from typing import Any
 from amqp.exceptions import ChannelError
 
 from ..core import clock
-from ..core.handover.link import CONNECT_TIMEOUT, bounded, connect
+from ..core.handover.publishers import CONNECT_TIMEOUT, bounded, connect
 from ..core.message.headers import DUE_HEADER
 from ..core.message.outgoing import list_keys, queues_of_list
 from ..core.servers.connection import Connection

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .. import __version__
-from ..core.handover.link import CONNECT_TIMEOUT, bounded, connect
+from ..core.handover.publishers import CONNECT_TIMEOUT, bounded, connect
 from ..core.services import Services
 from ..core.text import counted, logger_of, waiting
 from .queues import QueueCounts, queue_counts

@@ -17,8 +17,7 @@ from celery_delayq.contrib.adoption.adopting import AdoptingStep
 from celery_delayq.contrib.control import revoking
 from celery_delayq.contrib.copies.guard import GuardingStep
 from celery_delayq.core import libraries
-from celery_delayq.core.handover.confirms import publisher_for
-from celery_delayq.core.handover.publishers import OneByOne, Pushing
+from celery_delayq.core.handover.publishers import OneByOne, Pushing, publisher_for
 from celery_delayq.core.libraries import LEANS_ON, MESSAGES, TRIED, Feature, check_messages, works
 from celery_delayq.core.message.outgoing import Route
 from celery_delayq.errors import LibraryChanged

@@ -5,7 +5,7 @@ import json
 import pytest
 from celery import states
 
-from celery_delayq.core.handover.outbox import Outbox
+from celery_delayq.core.handover.scanner import Outbox
 from tests.app.support import FAR
 from tests.support.shards import each, keys_of
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from kombu import Connection
 
 from celery_delayq import DelayQ
-from celery_delayq.core.handover.making import new_relays
+from celery_delayq.core.handover.scanner import new_relays
 from celery_delayq.errors import BrokerDown
 from tests.support.shards import each
 from tests.support.waiting import PATIENCE, eventually

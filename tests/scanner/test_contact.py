@@ -6,7 +6,7 @@ import pytest
 from celery import Celery
 
 from celery_delayq import DelayQ
-from celery_delayq.core.handover.making import _contacts
+from celery_delayq.core.handover.scanner import _contacts
 from celery_delayq.errors import BrokerDown, StoreUnavailable
 
 NAMED = {"master_name": "mymaster"}

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.core.handover import backoff
-from celery_delayq.core.handover.backoff import LONGEST_BACKOFF, Backoff
-from celery_delayq.core.handover.contact import Contact
+from celery_delayq.core.handover import contact
+from celery_delayq.core.handover.contact import LONGEST_BACKOFF, Backoff, Contact
 from celery_delayq.errors import BrokerDown, StoreError, StoreUnavailable
 from tests.scanner.fakes import START_MS
 
@@ -158,7 +157,7 @@ def test_a_day_without_a_store_is_not_a_line_for_each_try(named, said):
     made.steps.on_move = away_for(made, 86_400.0, lost_store())
     made.run(waits=1000)
     seconds = sum(made.waits)
-    assert len(said()) <= seconds / backoff.QUIET + 8
+    assert len(said()) <= seconds / contact.QUIET + 8
 
 
 @pytest.mark.parametrize("error", [StoreError("hand_over", "WRONGTYPE"), RuntimeError("boom")])
@@ -166,7 +165,7 @@ def test_a_lasting_refusal_is_not_logged_at_each_try(named, said, error):
     made = named()
     made.steps.on_move = away_for(made, 86_400.0, error)
     made.run(waits=1000)
-    assert 2 <= len(said()) <= sum(made.waits) / backoff.QUIET + 8
+    assert 2 <= len(said()) <= sum(made.waits) / contact.QUIET + 8
 
 
 def test_another_trouble_is_said_at_once(named, said):

@@ -5,7 +5,7 @@ import threading
 import pytest
 from celery import states
 
-from celery_delayq.core.handover.outbox import Outbox
+from celery_delayq.core.handover.scanner import Outbox
 from celery_delayq.core.store import Cancelled, Outcome
 from celery_delayq.errors import StoreUnavailable
 from tests.relay.house import LONG_AGO

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from celery_delayq import DelayQ
-from celery_delayq.core.handover.away import Away
+from celery_delayq.core.handover.contact import Away
 from celery_delayq.core.handover.scanner import Scanner
 from celery_delayq.core.hooks import Hooks
 from celery_delayq.core.store.keys import Keys, shard_of

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from celery_delayq.core.handover import contact, start
+from celery_delayq.core.handover import contact, scanner
 from celery_delayq.errors import StoreDiffers
 from tests.app.support import FAR, LONG_AGO
 from tests.lab.faults.proxy import Proxy
@@ -39,10 +39,10 @@ KEPT = ("--appendonly", "yes")
 @pytest.fixture
 def said(caplog):
     """The log lines of scanners' starts so far, and the warnings."""
-    caplog.set_level(logging.INFO, start.__name__)
+    caplog.set_level(logging.INFO, scanner.__name__)
 
     def said():
-        records = [one for one in caplog.records if one.name == start.__name__]
+        records = [one for one in caplog.records if one.name == scanner.__name__]
         return tuple(
             [one.getMessage() for one in records if one.levelno == level]
             for level in (logging.INFO, logging.WARNING)

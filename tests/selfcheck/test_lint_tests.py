@@ -9,7 +9,7 @@ from tests.lint_tests import Place, listed, problems, text_of
 
 OUTSIDE = [
     "from celery_delayq.core import clock\nmonkeypatch.setattr(clock, 'monotonic', f)",
-    "from celery_delayq.core import handover\nmonkeypatch.setattr(handover.link.clock, 'sleep', f)",
+    "from celery_delayq.core import handover as h\nmonkeypatch.setattr(h.relay.clock, 'sleep', f)",
     "import socket\nmonkeypatch.setattr(socket.socket, 'connect', f)",
     "from kombu import Producer\nmonkeypatch.setattr(Producer, 'publish', f)",
     "monkeypatch.setattr('time.time', f)",
@@ -26,8 +26,8 @@ INSIDE = [
         "limit core.tasks.selection.CHUNK",
     ),
     (
-        "from celery_delayq.core.handover import link\nlink.IDLE, other = 1, 2",
-        "limit core.handover.link.IDLE",
+        "from celery_delayq.core.handover import publishers\npublishers.IDLE, other = 1, 2",
+        "limit core.handover.publishers.IDLE",
     ),
     (
         "from celery_delayq.core.store import Entries\nmock.patch.object(Entries, 'find')",

@@ -6,7 +6,7 @@ import pytest
 from kombu import Connection
 from kombu.transport import redis as kombu_redis
 
-from celery_delayq.core.handover.link import bounded, connect
+from celery_delayq.core.handover.publishers import bounded, connect
 from celery_delayq.core.message.broker import Broker, store_endpoint
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import InvalidSetting

@@ -10,7 +10,7 @@ import redis
 from celery_delayq.contrib.adoption.batches import Batches
 from celery_delayq.contrib.held.reporting import Reporter
 from celery_delayq.core import threads
-from celery_delayq.core.handover.away import Away
+from celery_delayq.core.handover.contact import Away
 from celery_delayq.core.hooks import Hooks
 from celery_delayq.core.message.headers import Hold
 from celery_delayq.core.servers.endpoint import Credentials

@@ -43,4 +43,4 @@ class Ending(logging.Filter):
         return True
 
 
-logging.getLogger("celery_delayq.core.handover.start").addFilter(Ending())
+logging.getLogger("celery_delayq.core.handover.scanner").addFilter(Ending())

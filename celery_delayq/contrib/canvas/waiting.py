@@ -19,7 +19,7 @@ from kombu.exceptions import ContentDisallowed, SerializationError
 from ...core import clock
 from ...core.clock import When
 from ...core.errors import DelayQError, StoreError
-from ...core.handover.dead import tell
+from ...core.handover.relay import tell
 from ...core.message.headers import DUE_HEADER, PUT_OFFS_HEADER, put_offs_in
 from ...core.scheduling.intercept import Request
 from ...core.services import Services

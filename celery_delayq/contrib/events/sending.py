@@ -24,7 +24,7 @@ from kombu.utils.json import loads
 
 from ...core import clock
 from ...core.clock import from_ms
-from ...core.handover.link import IDLE, bounded, connect
+from ...core.handover.publishers import IDLE, bounded, connect
 from ...core.message.body import body_of
 from ...core.message.outgoing import Route
 from ...core.servers.pool import PerProcess

@@ -3,12 +3,14 @@
 At least once. Publish first, ack second: a crash in between publishes twice, the other order
 would lose the task. A claim carries a fencing token, which the store checks at ack and nack,
 so entries that another scanner took over meanwhile stay as they are.
+
+What a hand-over did not deliver is logged: dead tasks, refused tasks, tasks that were too late.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from .. import clock
@@ -16,13 +18,45 @@ from ..errors import BrokerDown
 from ..hooks import Hooks
 from ..message.outgoing import Relayed
 from ..store.delivery import LONGEST_WAIT, MAX_REFUSALS, ScannerSteps
-from ..store.values import LeasedEntry
+from ..store.values import LeasedEntry, Seen
 from ..text import logger_of
-from .dead import RELAY, tell, tell_skipped
-from .link import Link
-from .publishers import Verdict
+from .publishers import Link, Verdict
 
 logger = logger_of(__name__)
+
+
+DIRECT, RELAY = "direct", "relay"  # the ways out, by the names that hooks get
+
+
+def tell(hooks: Hooks, dead: Iterable[tuple[str, str]]) -> None:
+    """Log each (task id, reason), and call the hooks."""
+    for task_id, reason in dead:
+        logger.error("task %s is dead: %s; runbook: DelayqDead", task_id, reason)
+        hooks.dead(task_id, reason)
+
+
+def tell_skipped(hooks: Hooks, skipped: Iterable[tuple[str, str]]) -> None:
+    """Log each (task id, why) that was skipped as too late, and call the hooks."""
+    for task_id, why in skipped:
+        logger.info("task %s: %s", task_id, why)
+        hooks.skipped(task_id, why)
+
+
+def report(hooks: Hooks, seen: Seen) -> None:
+    """Report the results of a direct hand-over."""
+    if seen.ids:
+        hooks.handed_over(seen.ids)
+    if seen.late:
+        hooks.left(DIRECT, seen.late)
+    for reason, count in seen.refused:
+        hooks.refused(DIRECT, count)
+        what = "1 task was refused by its list and keeps waiting"
+        if count > 1:
+            what = f"{count} tasks were refused by their list and keep waiting"
+        logger.warning("%s: %s", what, reason)
+    tell(hooks, seen.dead)
+    tell_skipped(hooks, seen.skipped)
+
 
 BATCH = 1000  # entries under one lease, which a crash between publish and ack may repeat
 LEASE_MARGIN = 0.5  # part of a lease after which nothing more is published under it

@@ -4,10 +4,15 @@
                push due tasks to lists of this Redis
                take back leases that ran out; relay tasks for other brokers
            wait until the earliest of: next due time, lease deadline, wake-up, safety scan
+    outbox, in a thread:  owed by a canceller --> result backend --> mark_stored
 
-In a Cluster, a node that does not answer, or refuses, delays only its own shards; see ``away.py``.
-Any number of scanners may run at once; there is no leader. The scanner uses neither Redis, Celery
-nor kombu: its caller passes the shards' steps and relays, and the wake-up.
+Its start is logged: one line about its store, and a warning for each risk. In a Cluster, a node
+that does not answer, or refuses, delays only its own shards; see ``contact.py``. Any number of
+scanners may run at once; there is no leader. The scanner uses neither Redis, Celery nor kombu: its
+caller passes the shards' steps and relays, and the wake-up.
+
+The outbox stores ``REVOKED`` if a canceller could not, because it was killed, or its result backend
+was down. A result backend that is down may take minutes to fail, so that has a thread of its own.
 """
 
 from __future__ import annotations
@@ -15,25 +20,196 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from .. import clock
 from ..errors import BrokerDown, StoreDiffers, StoreError, StoreUnavailable
 from ..hooks import Hooks
+from ..servers.endpoint import Address, Server, shown
+from ..services import Services
+from ..store.counts import sum_of, union_of
 from ..store.delivery import ScannerSteps, restarted
-from ..store.values import Seen
+from ..store.values import Cancelled, Seen
 from ..store.wakeup import Wakeup
 from ..text import logger_of
 from ..threads import OwnThread
-from .away import Away
-from .backoff import ELECTION, Backoff, random
-from .contact import Contact
-from .dead import report
-from .outbox import Outbox
-from .relay import Relay
-from .start import Start
+from .contact import ELECTION, Away, Backoff, Contact, random
+from .publishers import Link
+from .relay import Relay, report
 
 logger = logger_of(__name__)
+
+
+class Start:
+    """Logs it once.
+
+    Args:
+        steps_by_shard: The scanner's steps, of each shard.
+        store: The store's URL, without secrets.
+        prefix: The prefix of its keys.
+        way: How due tasks reach their queues, in words.
+    """
+
+    def __init__(
+        self, steps_by_shard: Sequence[ScannerSteps], *, store: str, prefix: str, way: str
+    ) -> None:
+        self._steps_by_shard = steps_by_shard
+        self._store = store
+        self._prefix = prefix
+        self._way = way
+        self._is_said = False
+
+    @classmethod
+    def of(cls, services: Services, steps_by_shard: Sequence[ScannerSteps]) -> Start:
+        """Return the start of an app's scanner."""
+        settings = services.settings
+        return cls(
+            steps_by_shard, store=services.endpoint.url, prefix=settings.prefix, way=_way(services)
+        )
+
+    def join(self) -> None:
+        """Join the store and log it, unless that is done.
+
+        Raises:
+            StoreUnavailable: the store is down; the log line comes when it is back.
+            StoreDiffers: this process would use the store in another way than the others.
+        """
+        if self._is_said:
+            return
+        self._steps_by_shard[0].meet()
+        with suppress(StoreUnavailable):  # of another shard, which the scan will find as well
+            self._say()
+
+    def _say(self) -> None:
+        for steps in self._steps_by_shard:
+            steps.join()
+        waiting = self._waiting()
+        self._is_said = True
+        name = self._steps_by_shard[0].name
+        facts = (name, self._store, self._prefix, self._way, waiting)
+        logger.info("scanner %s started: store %s, prefix %s, %s; %s", *facts)
+        # A proxy may close a connection that asks this; tasks need no answer.
+        with suppress(StoreUnavailable):
+            nodes = {steps.node: steps for steps in self._steps_by_shard}
+            for node, steps in nodes.items():
+                where = f"node {shown(*node)}: " if node and len(nodes) > 1 else ""
+                for line in steps.risks():
+                    logger.warning("%s%s; %s", where, line.found, line.advice)
+
+    def overdue(self) -> int | None:
+        """Return how many tasks are overdue; ``None`` without the permission to count them.
+
+        Raises:
+            StoreUnavailable: the store is down.
+        """
+        try:
+            return sum_of([steps.counts() for steps in self._steps_by_shard]).overdue
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            return None
+
+    def _waiting(self) -> str:
+        try:
+            counts = sum_of([steps.counts() for steps in self._steps_by_shard])
+            pauses = union_of([steps.pauses() for steps in self._steps_by_shard])
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            return f"waiting tasks unknown: {error}"  # delivery does not need this permission
+        dead = f", {counts.dead} dead" if counts.dead else ""
+        held = ", ".join(pause.what for pause in pauses if not pause.resumed)
+        paused = f"; paused: {held} ({counts.paused} due)" if held else ""
+        return f"{counts.scheduled} waiting, {counts.overdue} overdue{dead}{paused}"
+
+
+def _way(services: Services) -> str:
+    if services.store_is_broker:
+        return "hands over directly"
+    broker = services.broker
+    return f"relays to the broker {broker.kind} on {broker.hosts}"
+
+
+INTERVAL = 30.0  # seconds between two checks
+
+Mark = Callable[[Cancelled], bool]
+
+
+class Outbox:
+    """Looks for cancelled tasks without ``REVOKED``, and stores it.
+
+    Args:
+        steps_by_shard: The steps of each shard, over a connection of their own.
+        mark: Stores ``REVOKED`` for a task; returns whether that is done.
+        take_back: Resets it for a task whose id was scheduled anew meanwhile.
+    """
+
+    def __init__(
+        self,
+        steps_by_shard: Sequence[ScannerSteps],
+        mark: Mark,
+        take_back: Callable[[Cancelled], object] = lambda _: None,
+    ) -> None:
+        self._steps_by_shard = steps_by_shard
+        self._mark = mark
+        self._take_back = take_back
+        self._stopping = threading.Event()
+        self._wanted = threading.Event()
+        self._thread = OwnThread("delayq-outbox", self.run, self._stopping)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """End after the current task; wait at most *timeout* seconds."""
+        self._stopping.set()
+        self.wake()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def wake(self) -> None:
+        """Check at once, as a task was skipped just now."""
+        self._wanted.set()
+
+    def run(self) -> None:
+        """Store missing ``REVOKED`` until :meth:`stop`."""
+        while True:
+            self._wanted.wait(INTERVAL * random.uniform(0.8, 1.0))
+            self._wanted.clear()
+            if self._stopping.is_set():
+                break
+            while self.drain():
+                pass
+        for steps in self._steps_by_shard:
+            steps.close()
+
+    def drain(self) -> bool:
+        """Store ``REVOKED`` for one batch of tasks; return whether there may be more."""
+        return any(self._tried(steps) for steps in self._steps_by_shard)
+
+    def _tried(self, steps: ScannerSteps) -> bool:
+        try:
+            return self._drain(steps)
+        except StoreError as error:
+            logger.debug("cannot read which tasks lack REVOKED: %s", error)
+            return False
+
+    def _drain(self, steps: ScannerSteps) -> bool:
+        owed = steps.owed()
+        done = []
+        for cancelled in owed:
+            if self._stopping.is_set():
+                break
+            if self._mark(cancelled):
+                done.append(cancelled)
+        if done:
+            anew = steps.mark_stored(done)
+            for entry in done:
+                if entry.task_id in anew:
+                    self._take_back(entry)
+        return bool(owed) and len(done) == len(owed)
+
 
 GRACE = 0.25  # seconds that a scanner gives the one whose timer is set for the next due time
 # A thousand scanners must not cost Redis ten times as much as a hundred. So from these numbers of
@@ -354,3 +530,129 @@ class Scanner:
         for shard in self._shards:
             shard.steps.close()
         self._wakeup.close()
+
+
+PUBLISH_TIMEOUT = 10.0  # seconds for a window of messages, and well inside a lease
+
+
+def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
+    """Make a scanner with its own connections; *mark* stores ``REVOKED`` for a cancelled task."""
+    settings, (relays, wakeup, outbox, start) = services.settings, _parts(services, mark)
+
+    def anew(shards: int) -> Parts | None:
+        return None if services.settings.shards == shards else _parts(services, mark)
+
+    return Scanner(
+        relays,
+        wakeup,
+        safety_interval=settings.safety_interval,
+        lease=settings.lease,
+        hooks=services.hooks,
+        outbox=outbox,
+        start=start,
+        contacts=_contacts(services),
+        anew=anew,
+    )
+
+
+def _parts(services: Services, mark: Mark | None) -> Parts:
+    relays = new_relays(services, owes=mark is not None)
+    steps_by_shard = [relay.steps for relay in relays]
+    outbox = None if mark is None else Outbox(services.steps_by_shard(), mark, services.take_back)
+    return Parts(
+        relays, services.wakeup(steps_by_shard[0].name), outbox, Start.of(services, steps_by_shard)
+    )
+
+
+def _contacts(services: Services) -> tuple[Contact, Contact]:
+    return (
+        Contact(*services.named_store, _backoff(services.endpoint)),
+        Contact(*services.named_broker, _backoff(services.broker.endpoint)),
+    )
+
+
+def _backoff(server: Server | None) -> Backoff:
+    # If another server may take over, find it soon after it has.
+    return Backoff(longest=ELECTION) if server is not None and server.may_move else Backoff()
+
+
+def new_relays(services: Services, *, owes: bool = False) -> list[Relay]:
+    """Make a relay for each shard, with their own connections to the store and the broker."""
+    lease = services.settings.lease
+    link = Link(services.app.connection_for_write, timeout=min(PUBLISH_TIMEOUT, lease * 0.3))
+    steps_by_shard = services.steps_by_shard(owes=owes)
+    return [Relay(steps, link, lease=lease, hooks=services.hooks) for steps in steps_by_shard]
+
+
+def hand_over(services: Services, *, owes: bool = False) -> int:
+    """Deliver all due tasks once; return how many were delivered.
+
+    In a Cluster, a node that is away delays only its own shards; then it raises at the end.
+    With *owes*, note in the store that ``REVOKED`` must be stored for tasks that were too late.
+
+    Raises:
+        BrokerDown: the broker cannot be reached; its tasks keep waiting.
+        StoreError: a step failed.
+    """
+    shards = services.settings.shards
+    try:
+        return _hand_over_each(services, owes=owes)
+    except StoreDiffers:
+        if services.settings.shards == shards:
+            raise
+    return _hand_over_each(services, owes=owes)
+
+
+def _hand_over_each(services: Services, *, owes: bool) -> int:
+    away = set[Address | None]()
+    went, failed = 0, None
+    for relay in new_relays(services, owes=owes):
+        steps = relay.steps
+        node = steps.node
+        if node in away:
+            continue
+        try:
+            went += _hand_over_shard(relay, services.hooks)
+        except BrokerDown as error:
+            services.hooks.broker_down()
+            failed = error  # direct deliveries go on
+        except StoreUnavailable as error:
+            failed = error
+            away |= {None, node, steps.node}
+    if failed is not None:
+        raise failed
+    return went
+
+
+def _hand_over_shard(relay: Relay, hooks: Hooks) -> int:
+    steps = relay.steps
+    try:
+        went = _hand_over_all(relay, hooks)
+        steps.leave()
+    except StoreUnavailable:
+        raise
+    except Exception:
+        # Otherwise it would count as alive.
+        with suppress(StoreError):
+            steps.leave()
+        raise
+    finally:
+        relay.close()
+        steps.close()
+    return went
+
+
+def _hand_over_all(relay: Relay, hooks: Hooks) -> int:
+    steps = relay.steps
+    while reclaimed := steps.reclaim():
+        hooks.reclaimed(reclaimed)
+    went, more = 0, True
+    while more:
+        seen = steps.hand_over(wants=hooks.wants)
+        report(hooks, seen)
+        went, more = went + seen.handed_over, seen.is_past(seen.due) or seen.is_past(seen.back)
+    more = seen.is_past(seen.relay)
+    while more:
+        batch = relay.batch(lambda: False)
+        went, more = went + batch.sent, batch.claimed + batch.others > 0
+    return went

@@ -159,7 +159,7 @@ class DelayQ(_Methods):
             BrokerDown: the broker cannot be reached; its tasks keep waiting.
             StoreError: Redis cannot be reached, or refuses a step.
         """
-        from ..handover.once import hand_over
+        from ..handover.scanner import hand_over
 
         return hand_over(self.services, owes=self.services.has_backend)
 
@@ -168,7 +168,7 @@ class DelayQ(_Methods):
 
         Make it in the process that runs it: its name and its connections are of that process.
         """
-        from ..handover.making import new_scanner
+        from ..handover.scanner import new_scanner
 
         owes = self.services.has_backend
         mark = partial(mark_revoked, self.app, late=True) if owes else None

@@ -34,9 +34,8 @@ from celery_delayq.contrib.rules import writing
 from celery_delayq.contrib.store_query import StoreQuery
 from celery_delayq.contrib.undo import undoing
 from celery_delayq.core import clock
-from celery_delayq.core.handover import backoff, scanner
-from celery_delayq.core.handover.link import Link
-from celery_delayq.core.handover.publishers import OneByOne
+from celery_delayq.core.handover import contact, scanner
+from celery_delayq.core.handover.publishers import Link, OneByOne
 from celery_delayq.core.handover.relay import Relay
 from celery_delayq.core.handover.scanner import Parts, Scanner
 from celery_delayq.core.hooks import Hooks
@@ -892,7 +891,7 @@ def seams(
         (os, "urandom", urandom),
         (clock, "sleep", sleep),
         (scanner, "random", dice),
-        (backoff, "random", dice),
+        (contact, "random", dice),
         (selection, "CHUNK", 1),  # so that few tasks are several steps
         (scanner.logger, "log", _noting(failed, scanner.logger.log)),
         (batches.logger, "exception", failed),

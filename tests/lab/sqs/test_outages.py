@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from celery_delayq import Outcome
-from celery_delayq.core.handover import making, relay
+from celery_delayq.core.handover import relay, scanner
 from celery_delayq.errors import BrokerDown
 from tests.lab.faults.proxy import Proxy
 from tests.lab.sqs.answers import answering
@@ -101,7 +101,7 @@ def test_a_message_without_an_answer_is_sent_again_and_marked(behind, proxy):
 def test_a_server_that_hangs_has_the_time_of_a_lease_and_no_more(
     make_house, house_at, proxy, monkeypatch
 ):
-    monkeypatch.setattr(making, "PUBLISH_TIMEOUT", 0.5)
+    monkeypatch.setattr(scanner, "PUBLISH_TIMEOUT", 0.5)
     house = house_at(proxy.port)
     house.warm = house.relay()
     house.due_now(task_id="a")
