@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from .contrib.rules.methods import RuleMethods
     from .contrib.undo.methods import UndoMethods
     from .core.errors import AlreadyScheduled, DelayQError, InvalidDueTime
-    from .core.integration.bootstep import ScannerStep as ScannerStep
-    from .core.integration.defer import Defer
+    from .core.integration.apply_async import Defer, DelayQTask
     from .core.integration.delayq import DelayQ as _DelayQ
+    from .core.integration.delayq import ScannerStep as ScannerStep
     from .core.integration.results import ScheduledResult
-    from .core.integration.task import DelayQTask
     from .core.store import Outcome, State
     from .core.tasks.scheduled_task import ScheduledTask
     from .operations.items import Item
@@ -61,10 +60,10 @@ __all__ = [
 
 _MODULES = {
     "AlreadyScheduled": "errors",
-    "Defer": "core.integration.defer",
+    "Defer": "core.integration.apply_async",
     "DelayQ": "core.integration.delayq",
     "DelayQError": "errors",
-    "DelayQTask": "core.integration.task",
+    "DelayQTask": "core.integration.apply_async",
     "InvalidDueTime": "errors",
     "Item": "operations.items",
     "Outcome": "core.store",
@@ -72,7 +71,7 @@ _MODULES = {
     "ScheduledTask": "core.tasks.scheduled_task",
     "State": "core.store",
     # For an app that lists its steps itself; not public above, as creating a DelayQ adds it.
-    "ScannerStep": "core.integration.bootstep",
+    "ScannerStep": "core.integration.delayq",
 }
 
 

@@ -26,8 +26,7 @@ from kombu.utils.uuid import uuid
 from ..core import clock
 from ..core.clock import DelayInput, TimeInput, When
 from ..core.hooks import acting_as
-from ..core.integration.apply_async import call
-from ..core.integration.task import DelayQTask, P, R_co
+from ..core.integration.apply_async import DelayQTask, P, R_co, call
 from ..core.services import services_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from celery.result import AsyncResult, GroupResult, result_from_tuple
 
 from celery_delayq import DelayQ, Outcome, ScheduledResult, State
 from celery_delayq.core.clock import from_ms
-from celery_delayq.core.integration.async_result import word_of
+from celery_delayq.core.integration.results import word_of
 from tests.app.support import FAR, LONG_AGO
 from tests.support.ports import free_port
 
@@ -115,9 +115,7 @@ def test_a_task_is_pending_if_the_store_cannot_be_read(
 
     assert app.AsyncResult(task_id).state == "PENDING"
 
-    [line] = [
-        one for one in caplog.records if one.name == "celery_delayq.core.integration.async_result"
-    ]
+    [line] = [one for one in caplog.records if one.name == "celery_delayq.core.integration.results"]
     assert line.levelno == logging.DEBUG
     assert "its state cannot be read from the store: " in line.getMessage()
 

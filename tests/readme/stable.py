@@ -41,7 +41,7 @@ from celery_delayq.contrib.rules import command_rules, importing
 from celery_delayq.contrib.testing.stores import VARIABLE
 from celery_delayq.contrib.undo import command_undo
 from celery_delayq.contrib.undo.undoing import Undoable, Undone
-from celery_delayq.core.integration.task import install
+from celery_delayq.core.integration.apply_async import install
 from celery_delayq.core.message import headers
 from celery_delayq.core.scheduling import options
 from celery_delayq.core.settings import SETTINGS

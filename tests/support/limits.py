@@ -76,7 +76,7 @@ LIMITS = {
     "queues_step_bytes": "core.store.counts.STEP_BYTES",
     "queues_steps": "core.store.counts.MOST_STEPS",
     # Workers, and what they say.
-    "worker_stop_s": "core.integration.bootstep.STOP_TIMEOUT",
+    "worker_stop_s": "core.integration.delayq.STOP_TIMEOUT",
     "worker_first_look_s": "core.integration.startup.FIRST_LOOK",
     "workers_answer_s": "operations.workers.WAIT",
     "adoption_again_s": "contrib.adoption.batches.ASK_AGAIN",

@@ -22,7 +22,7 @@ _MISSING = "None, as prometheus-client is missing: pip install 'celery_delayq[me
 class MetricsStep(bootsteps.StartStopStep):
     """Serves metrics in a worker that scans; with ``--no-delayq`` it only counts."""
 
-    requires = ("celery_delayq.core.integration.bootstep:ScannerStep",)
+    requires = ("celery_delayq.core.integration.delayq:ScannerStep",)
     label = "DelayQ metrics"
 
     def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:

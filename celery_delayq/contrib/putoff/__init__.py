@@ -6,7 +6,7 @@
 ``defer`` has the exception that the task raises; ``catching`` catches it and schedules the task.
 """
 
-from ...core.integration.defer import Defer
+from ...core.integration.apply_async import Defer
 from .catching import configured, in_worker, set_up
 
 __all__ = ["Defer", "configured", "in_worker", "set_up"]

@@ -25,8 +25,7 @@ from celery.exceptions import Ignore
 
 from ...core.clock import from_ms
 from ...core.errors import AlreadyTaken, PutOffTooOften
-from ...core.integration.apply_async import schedule_call
-from ...core.integration.defer import Defer
+from ...core.integration.apply_async import Defer, schedule_call
 from ...core.libraries import Feature, works
 from ...core.message.body import is_serializer
 from ...core.message.headers import PUT_OFFS_HEADER, SERIALIZER_HEADER, identity_of, put_offs_in

@@ -187,7 +187,7 @@ class Writer:
 class RulesStep(bootsteps.StartStopStep):
     """Looks for rules in a worker that scans."""
 
-    requires = ("celery_delayq.core.integration.bootstep:ScannerStep",)
+    requires = ("celery_delayq.core.integration.delayq:ScannerStep",)
     label = "DelayQ rules"
 
     def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:

@@ -1,29 +1,41 @@
-"""``DelayQ(app)``: sets up an app, and gives access to its scheduled tasks."""
+"""``DelayQ(app)``: sets up an app and its workers, and gives access to its scheduled tasks.
+
+    DelayQ(app) --> changes --> Celery reads the configuration --> delayq_enabled? --> configured
+                                                                        '-- False --> undo all
+
+``DelayQ(app)`` must not read the configuration, which may not be complete yet. Some changes, such
+as command-line options, must be made before it is read; with ``delayq_enabled = False`` they are
+undone afterwards. In each worker a bootstep starts the scanner.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from celery import Celery
+from celery import Celery, bootsteps
 from celery.app.task import Task
 from celery.canvas import Signature
 from celery.local import Proxy
+from click import Option
 
 from ..clock import DelayInput, TimeInput, one_of
 from ..errors import NotATask
 from ..hooks import acting
-from ..leaves import methods
-from ..libraries import check_messages
+from ..leaves import CONFIGURED, DJANGO, HOOKS, SET_UP, WORKER, call, methods, steps
+from ..libraries import Feature, check_messages, works
+from ..scheduling.intercept import scheduling_amqp
 from ..scheduling.options import TaskOptions, as_options
 from ..services import Services, attach, find, mark_revoked, services_of
+from ..text import logger_of
 from ..threads import in_thread
-from .apply_async import call_signature, signature_of
+from . import startup
+from .apply_async import call_signature, install, signature_of
 from .methods import TaskMethods
-from .results import ScheduledResult, take_back
-from .setup import set_up
-from .task import install
+from .results import ScheduledResult, let_results_know, take_back
+from .startup import give_eta
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar, Unpack
@@ -39,6 +51,101 @@ else:
     # Type checkers see those of the parts beside the core in the package's own __init__.py, which
     # python -m tests.types.face writes.
     _Methods = type("_Methods", (*methods(), TaskMethods), {})
+
+logger = logger_of(__name__)
+
+
+FIXUP = "celery_delayq:DelayQ"
+SCANNER_STEP = "celery_delayq.core.integration.delayq:ScannerStep"
+
+# App attributes that this package, or one of its leaves, replaces.
+_REPLACED = ("amqp_cls", "control_cls", "task_cls", "AsyncResult")
+_WORKER_OPTION = Option(
+    ["--no-delayq"],
+    is_flag=True,
+    default=False,
+    help="Do not scan for scheduled tasks in this worker.",
+)
+
+
+def set_up(app: Celery, services: Services) -> None:
+    """Make *app* schedule and manage tasks, and its workers scan; unless it is switched off."""
+    before = {name: vars(app)[name] for name in _REPLACED if name in vars(app)}
+    _change(app, services)
+
+    def configured(**_: Any) -> None:
+        if app.conf.get("delayq_enabled") is False:
+            services.is_off = True
+            _take_back(app, before)
+        else:
+            call(CONFIGURED, app)
+
+    _when_configured(app, configured)
+
+
+def _when_configured(app: Celery, then: Callable[..., None]) -> None:
+    if app.configured:
+        then()
+    elif app.on_after_configure is not None:
+        app.on_after_configure.connect(then, weak=False)
+    else:
+        # When Celery copies an app, fixups run before the copy has its signals.
+        on_init = app.on_init
+
+        def initialized() -> None:
+            on_init()
+            _when_configured(app, then)
+
+        app.on_init = initialized
+
+
+def _change(app: Celery, services: Services) -> None:
+    app.amqp_cls = scheduling_amqp(app.amqp_cls)
+    let_results_know(app)
+    # Copies of the app, and apps pickled for another process, are built with the same fixups.
+    app.fixups = {*app.fixups, FIXUP}
+    for blueprint, step in _steps():
+        app.steps[blueprint].add(step)
+    app.user_options["worker"].add(_WORKER_OPTION)
+    startup.listen()
+    for hooks in call(HOOKS, app):
+        services.hooks.add(hooks)
+    call(SET_UP, app)
+    if _is_of_django(app):
+        call(DJANGO, app)
+    _forget_made(app)
+
+
+def _take_back(app: Celery, before: dict[str, Any]) -> None:
+    for name in _REPLACED:
+        vars(app).pop(name, None)
+    vars(app).update(before)
+    app.fixups.discard(FIXUP)
+    for blueprint, step in _steps():
+        app.steps[blueprint].discard(step)
+    app.user_options["worker"].discard(_WORKER_OPTION)
+    _forget_made(app)
+
+
+def _steps() -> list[tuple[str, str]]:
+    return [("worker", SCANNER_STEP), *steps()]
+
+
+def _forget_made(app: Celery) -> None:
+    # The app builds these again on next use, from its current classes.
+    for made in ("amqp", "control"):
+        vars(app).pop(made, None)
+
+
+def _is_of_django(app: Celery) -> bool:
+    """Return whether Celery's Django support is active."""
+    if not works(Feature.DJANGO):
+        return False
+    from celery.fixups.django import DjangoFixup
+
+    # The app keeps the objects that its fixups return; an inactive fixup returns none.
+    return any(isinstance(fixup, DjangoFixup) for fixup in app._fixups or ())
+
 
 _ARGUMENT = "it in the signature, schedule(task.s({0!r}), ...), or by its name, as after={0!r}"
 
@@ -191,3 +298,55 @@ class DelayQ(_Methods):
     def close(self) -> None:
         """Close this process's idle connections to Redis; the next call opens new ones."""
         self.services.close()
+
+
+STOP_TIMEOUT = 10.0  # seconds, as long as a publish in progress may take
+
+
+class ScannerStep(bootsteps.StartStopStep):
+    """Runs a scanner in a worker.
+
+    ``DelayQ(app)`` adds it to the app's workers; adding it again, with
+    ``app.steps["worker"].add(ScannerStep)``, has no effect. It is a step of the worker rather than
+    of its consumer, because the consumer restarts whenever the broker connection is lost.
+    """
+
+    requires = ("celery.worker.components:Pool",)
+    label = "DelayQ"
+
+    def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
+        self._scanner: Any = None
+        self.enabled = not no_delayq
+        with startup.ends_with_a_sentence():
+            self._prepare(worker.app)
+        if no_delayq:
+            logger.info("no scanner in this worker because of --no-delayq: other scanners deliver")
+
+    def _prepare(self, app: Any) -> None:
+        # Read the settings here, so that an invalid one keeps the worker from starting.
+        self._delayq = DelayQ(app) if find(app) is None else app.delayq
+        services = self._delayq.services
+        if services.is_off:
+            self.enabled = False
+            return
+        # A worker that does not scan needs no store; a worker inside a test may have none.
+        if self.enabled or services.settings.url is not None:
+            self.enabled = services.has_store and self.enabled
+            if services.has_store:
+                services.check()
+        if services.settings.capture_eta:
+            give_eta()
+        call(WORKER, app)  # before the pool forks
+
+    def start(self, _worker: Any) -> None:
+        self._scanner = self._delayq.scanner()
+        # A worker that the store refuses takes no task.
+        startup.start(self._scanner)
+
+    def stop(self, _worker: Any) -> None:
+        scanner, self._scanner = self._scanner, None
+        if scanner is not None:
+            scanner.stop(STOP_TIMEOUT)
+
+    # Celery calls this instead of `stop` on SIGQUIT and on a soft shutdown.
+    terminate = stop

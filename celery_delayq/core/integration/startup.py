@@ -1,4 +1,7 @@
-"""Startup: a process that cannot start logs the reason in one sentence and exits with status 1."""
+"""Startup: a process that cannot start logs the reason in one sentence and exits with status 1.
+
+A captured ``eta`` is restored when the task runs.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
-from celery.signals import beat_init
+from celery.app.task import Task
+from celery.signals import beat_init, task_prerun
 
 from .. import clock
+from ..clock import from_ms
 from ..errors import DelayQError, StoreDiffers, StoreError
+from ..message.headers import DUE_HEADER
 from ..services import Services, find
 from ..text import logger_of
 
@@ -18,6 +24,20 @@ if TYPE_CHECKING:
     from ..handover.scanner import Scanner
 
 logger = logger_of(__name__)
+
+
+def give_eta() -> None:
+    """Give running tasks that waited in the store the ``eta`` that Celery would have set."""
+    task_prerun.connect(_give_eta, dispatch_uid=__name__)
+
+
+def _give_eta(task: Task, **_: Any) -> None:
+    # It cannot be in the message, or the worker that receives it would wait for it again.
+    request = task.request
+    due_ms = request.get(DUE_HEADER)
+    if due_ms is not None and request.eta is None:
+        request.eta = from_ms(due_ms).isoformat()
+
 
 FAILURE = 1  # exit status
 FIRST_LOOK = 1.0  # seconds that a start waits for the store; after that it goes on without it
