@@ -13,7 +13,7 @@ answers counts.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from ssl import SSLCertVerificationError
@@ -23,7 +23,7 @@ import redis
 
 from ..core import clock
 from ..core.servers.connection import Refusal, is_replica, lacks_replicas, refusal_of
-from ..core.servers.endpoint import Address, Endpoint, Listener, Server
+from ..core.servers.endpoint import Address, Endpoint, Server
 from .known_master import MasterCache
 
 FAILED = (redis.RedisError, OSError)
@@ -38,8 +38,10 @@ GLANCE = 0.1  # seconds between two checks, while waiting, whether the process k
 PATIENCE = 1.0  # seconds without an answer before a query for a new master
 
 
-class MovingMaster(ABC):
-    """A :class:`Server` whose address comes from sentinels, or from the nodes of a Cluster.
+class MovingMaster(Server):
+    """A server whose address comes from sentinels, or from the nodes of a Cluster.
+
+    A leaf defines the server's names and the abstract methods.
 
     Attributes:
         server: The master's database, login and TLS.
@@ -49,13 +51,6 @@ class MovingMaster(ABC):
     _found: MasterCache
 
     may_move = True
-
-    # Each leaf defines these.
-
-    @property
-    @abstractmethod
-    def place(self) -> tuple[object, ...]:
-        """Equal for two that name the same master and database, as far as names tell."""
 
     @abstractmethod
     def _named(self, until: float, errors: list[str]) -> Iterator[Address]:
@@ -73,33 +68,13 @@ class MovingMaster(ABC):
         """Return why a named server is not the master; empty if it may be."""
         return ""
 
-    # Facts about the server.
-
     @property
     def user(self) -> str:
-        """The master's user name; empty if a credential provider has it."""
         return self.server.user
 
     @property
     def node(self) -> Address | None:
-        """The master's address, if it is known."""
         return self._found.address
-
-    def at(self, slot: int) -> Any:  # noqa: ARG002
-        """Return itself: one master serves all slots."""
-        return self
-
-    def known(self) -> Any:
-        """Return itself."""
-        return self
-
-    def is_shared(self, connection: Any) -> bool:  # noqa: ARG002
-        """Return false: there is no other master."""
-        return False
-
-    def same_database(self, other: Server) -> bool:
-        """Whether both name the same database of the same master, as far as names tell."""
-        return self.place == other.place
 
     def is_current(self, connection: Any) -> bool:
         """Whether a connection leads to the master; false while this process knows none."""
@@ -122,14 +97,12 @@ class MovingMaster(ABC):
         self._found.moved(address, left or self._found.address)
 
     def refused(self, connection: Any, error: redis.ResponseError) -> None:
-        """Note what a refusal says about the master."""
         if lacks_replicas(error):
             self.doubt()
         if is_replica(error):
             self.lost(connection)
 
     def again_after(self, error: BaseException | None, turn: int) -> float | None:
-        """Return the seconds to wait before a refused command is sent again; ``None``: never."""
         return 0.0 if turn == 0 and is_replica(error) else None
 
     def find_master(self, until: float) -> None:
@@ -141,10 +114,6 @@ class MovingMaster(ABC):
         address = self._named_first(until)
         if address is not None and self._found.address is not None:
             self._found.learn(address, at)
-
-    def herald(self) -> Listener | None:
-        """Return no listener: no server announces a new master."""
-        return None
 
     # Finding the master.
 

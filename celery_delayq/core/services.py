@@ -34,7 +34,7 @@ from .libraries import Feature, works
 from .message.body import message_body
 from .message.broker import Broker, beside, is_direct, is_tagged, store_endpoint
 from .message.headers import LAUNCH
-from .servers.connection import Connection, PooledConnection
+from .servers.connection import Connection
 from .servers.endpoint import Server
 from .settings import MOST_SHARDS, SETTINGS, Settings, written
 from .store.entries import Entries
@@ -226,10 +226,10 @@ class Services:
         """Return a private connection to the store's Redis; it opens on first use."""
         if len({id(scripts.connection) for scripts in self.scripts}) > 1:
             # A node that is silent keeps a scanner from the shards on other nodes for as long.
-            return PooledConnection(self.endpoint, REACH)
+            return Connection(self.endpoint, REACH)
         # Finding a Sentinel group's master has its own steps and time limit.
         reach = math.inf if self.endpoint.may_move else REACH
-        return PooledConnection(self.endpoint, reach=reach)
+        return Connection(self.endpoint, reach=reach)
 
     @property
     def scripts(self) -> Sequence[Scripts]:
@@ -469,8 +469,8 @@ class Configured:
         return is_direct(self._broker(), self.endpoint, self.settings)
 
     @cached_property
-    def connection(self) -> PooledConnection:
-        return PooledConnection(self.endpoint, self.settings.timeout)
+    def connection(self) -> Connection:
+        return Connection(self.endpoint, self.settings.timeout)
 
     @cached_property
     def scripts(self) -> list[Scripts]:

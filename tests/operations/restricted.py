@@ -1,6 +1,6 @@
 """The store, reached as a Redis user that has exactly the rights in the documentation."""
 
-from celery_delayq.core.servers.connection import PooledConnection
+from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.servers.endpoint import Endpoint
 from tests.readme.document import page
 from tests.store.support import CLOCK, NOW_MS, Store
@@ -30,4 +30,4 @@ class RestrictedStore(Store):
         self._root.execute_command("ACL", "SETUSER", "delayq", *rights)
 
     def _client(self):
-        return PooledConnection(self._where)
+        return Connection(self._where)

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from celery_delayq.core import clock
-from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.scripts import load
 from celery_delayq.core.store.wakeup import TIMEOUT, Wakeup
@@ -64,7 +64,7 @@ def test_a_scanner_may_be_told_of_a_task(restricted, known, limits, monkeypatch)
     limits(wakeup_ping_s=0)  # it asks for a sign of life in each wait
     store = restricted()
     shard_steps = store.steps()
-    wakeup = Wakeup(PooledConnection(store._where), [store.keys], shard_steps.name)
+    wakeup = Wakeup(Connection(store._where), [store.keys], shard_steps.name)
     try:
         assert wakeup.listen()
         if known:
@@ -107,7 +107,7 @@ def test_nothing_else_is_allowed(restricted_on, redis_server, command):
 def test_a_scanner_cannot_do_without(restricted_on, redis_server, redis_url, right):
     store = restricted_on(redis_server, without=f"+{right}")
     shard_steps = store.steps()
-    wakeup = Wakeup(PooledConnection(store._where), [store.keys], shard_steps.name)
+    wakeup = Wakeup(Connection(store._where), [store.keys], shard_steps.name)
 
     def scan():
         for _ in range(2):

@@ -8,7 +8,7 @@ import queue
 import time
 from contextlib import suppress
 
-from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreError
 from tests.support.waiting import PATIENCE
@@ -40,7 +40,7 @@ class Asking:
     """Sends numbered calls, and checks their answers."""
 
     def __init__(self, port, most=MOST):
-        self.client = PooledConnection(Endpoint("127.0.0.1", port))
+        self.client = Connection(Endpoint("127.0.0.1", port))
         self.most, self.number = most, 0
 
     @property

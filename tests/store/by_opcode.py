@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store.keys import Keys
 from celery_delayq.core.store.wakeup import Wakeup
@@ -173,7 +173,7 @@ def test_a_caller_in_line_can_be_interrupted(asking, line):
 
 def test_a_scanner_that_is_interrupted_waits_again_on_one_connection(link, raw):
     keys = Keys("delayq")
-    wakeup = Wakeup(PooledConnection(Endpoint("127.0.0.1", link.port)), [keys], "me")
+    wakeup = Wakeup(Connection(Endpoint("127.0.0.1", link.port)), [keys], "me")
 
     def listen_and_wait():
         wakeup.listen()

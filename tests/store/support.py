@@ -16,7 +16,7 @@ import fakeredis
 
 from celery_delayq.core import clock
 from celery_delayq.core.clock import EPOCH, When, after, at
-from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store import (
     Delivery,
@@ -178,8 +178,8 @@ class Store:
         kind = ClockedScripts if self._clocked else Scripts
         return kind(self._client(), self.keys)
 
-    def _client(self) -> PooledConnection:
-        return PooledConnection(self.endpoint)
+    def _client(self) -> Connection:
+        return Connection(self.endpoint)
 
     def steps(self, *, batch_size=200, lease=30.0, alive=15.0, **options) -> ScannerSteps:
         scripts = self.new_scripts()
@@ -549,8 +549,8 @@ class FakeStore(Store):
         self._fake = fakeredis.FakeServer()
         super().__init__(None)
 
-    def _client(self) -> PooledConnection:
-        return PooledConnection(_Imitation(fakeredis.FakeRedis(server=self._fake).connection_pool))
+    def _client(self) -> Connection:
+        return Connection(_Imitation(fakeredis.FakeRedis(server=self._fake).connection_pool))
 
 
 class _Imitation(Endpoint):

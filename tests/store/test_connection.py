@@ -7,7 +7,7 @@ import pytest
 
 from celery_delayq.core.servers import connection as module
 from celery_delayq.core.servers import endpoint as endpoints
-from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.servers.pool import MOST
 from celery_delayq.errors import StoreUnavailable
@@ -26,7 +26,7 @@ def connect(redis_server, redis_url):
     made = []
 
     def make(place=None):
-        made.append(PooledConnection(place or endpoint(redis_server)))
+        made.append(Connection(place or endpoint(redis_server)))
         return made[-1]
 
     yield make

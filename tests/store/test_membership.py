@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core import clock
-from celery_delayq.core.servers.connection import PooledConnection
+from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store import Entries, Membership, Shard, calls
 from celery_delayq.core.store import membership as registration
@@ -377,7 +377,7 @@ def test_a_running_scanner_with_one_shard_is_refused_at_its_next_heartbeat(store
 
 @pytest.mark.parametrize("step", ["schedule", "cancel", "reschedule"])
 def test_where_joining_fails_the_error_is_that_of_the_call(step):
-    scripts = Scripts(PooledConnection(Endpoint("127.0.0.1", free_port())), Keys("delayq"))
+    scripts = Scripts(Connection(Endpoint("127.0.0.1", free_port())), Keys("delayq"))
     made = calls.Calls(scripts, Registration(scripts, OURS).join, 5.0)
     with pytest.raises(StoreUnavailable, match=rf"^{step} failed: ") as caught:
         made.call(step)

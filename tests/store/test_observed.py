@@ -7,7 +7,7 @@ import time_machine
 
 from celery_delayq.contrib.care.observed import TRIPS, WEIGHED, task_bytes, trips
 from celery_delayq.core import clock
-from celery_delayq.core.servers.connection import PooledConnection
+from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreError
 from tests.store.support import FAR_MS
@@ -16,7 +16,7 @@ from tests.support.slow_link import SlowLink
 
 @pytest.fixture
 def connection(redis_server, redis_url):
-    made = PooledConnection(Endpoint(path=redis_server.socket))
+    made = Connection(Endpoint(path=redis_server.socket))
     yield made
     made.close()
 
@@ -24,7 +24,7 @@ def connection(redis_server, redis_url):
 def restricted(server, *rule):
     root = server.client()
     root.execute_command("ACL", "SETUSER", "u", "reset", "on", ">p", "~*", "+@all", *rule)
-    return PooledConnection(Endpoint(path=server.socket, username="u", password="p"))
+    return Connection(Endpoint(path=server.socket, username="u", password="p"))
 
 
 # Round trips, and the clock.
@@ -32,7 +32,7 @@ def restricted(server, *rule):
 
 def test_a_round_trip_is_as_long_as_its_link(redis_server, redis_url):
     with SlowLink(redis_server.port, seconds=0.01) as link:
-        far = PooledConnection(Endpoint(host="127.0.0.1", port=link.port))
+        far = Connection(Endpoint(host="127.0.0.1", port=link.port))
         seen = trips(far)
         far.close()
     assert 10 <= seen.median_ms <= seen.worst_ms

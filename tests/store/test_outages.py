@@ -6,7 +6,7 @@ import pytest
 import redis
 from kombu.exceptions import OperationalError
 
-from celery_delayq.core.servers.connection import PooledConnection
+from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store import Entries
 from celery_delayq.core.store.keys import Keys
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.libraries
 
 
 def test_an_unavailable_store_is_what_apply_async_raises_when_its_broker_is_away():
-    connection = PooledConnection(Endpoint("127.0.0.1", free_port()))
+    connection = Connection(Endpoint("127.0.0.1", free_port()))
     entries = Entries([Scripts(connection, Keys("delayq"))], MEMBERSHIP)
     with pytest.raises(OperationalError) as caught:
         entries.counts()
@@ -105,7 +105,7 @@ def test_a_wrong_password_is_unavailable(server):
     server.client().config_set("requirepass", "right")
     wrong = Endpoint("127.0.0.1", server.port, password="wrong")
     for place in (wrong, endpoint(server)):
-        client = PooledConnection(place)
+        client = Connection(place)
         with pytest.raises(StoreUnavailable):
             Entries([Scripts(client, Keys("delayq"))], MEMBERSHIP).counts()
         client.close()

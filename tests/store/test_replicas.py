@@ -7,7 +7,7 @@ import pytest
 from redis.connection import AbstractConnection
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store import Entries, NewEntry, Wanted
 from celery_delayq.core.store.keys import Keys, shard_of
@@ -26,7 +26,7 @@ LIST = header_for("L", "celery")
 
 @pytest.fixture
 def pooled(redis_server, redis_url):
-    connection = PooledConnection(endpoint(redis_server))
+    connection = Connection(endpoint(redis_server))
     yield connection
     connection.close()
 
@@ -78,7 +78,7 @@ def test_an_exchange_that_is_interrupted_leaves_no_answer_behind(pooled, monkeyp
 
 def test_an_exchange_ends_when_it_should(start_redis):
     server = start_redis()
-    pooled = PooledConnection(Endpoint("127.0.0.1", server.port))
+    pooled = Connection(Endpoint("127.0.0.1", server.port))
     pooled.execute("ping", packed(["PING"]))
     server.pause()
     began = time.monotonic()
@@ -91,7 +91,7 @@ def test_an_exchange_ends_when_it_should(start_redis):
 
 def test_a_wait_for_replicas_changes_nothing_and_reaches_the_replica(each_redis):
     with replicated(binary=each_redis.binary) as pair:
-        connection = PooledConnection(endpoint(pair.master))
+        connection = Connection(endpoint(pair.master))
         entries = entries_on(connection)
         receipts = schedule(entries, "a", "b")
         before = contents(pair.client)
@@ -113,7 +113,7 @@ def contents(client):
 def test_a_redis_that_knows_nothing_of_the_call_proves_nothing(each_redis, caplog):
     """A failover between the answer and the wait: the new master does not have the entry."""
     with replicated(binary=each_redis.binary) as pair:
-        before, after = (PooledConnection(endpoint(one)) for one in (each_redis, pair.master))
+        before, after = (Connection(endpoint(one)) for one in (each_redis, pair.master))
         receipts = schedule(entries_on(before), "a")
         schedule(entries_on(after), "another")
         entries = entries_on(after)
@@ -128,7 +128,7 @@ def test_of_several_shards_the_fewest_count(each_redis):
     """Shards as on the nodes of a cluster; on a single Redis all counts are the same."""
     ids = [next(one for one in "abcdef" if shard_of(one, 2) == shard) for shard in range(2)]
     with replicated(binary=each_redis.binary) as pair, replicated(0) as alone:
-        connections = [PooledConnection(endpoint(one.master)) for one in (pair, alone)]
+        connections = [Connection(endpoint(one.master)) for one in (pair, alone)]
         scripts = [Scripts(one, Keys("delayq", shard, 2)) for shard, one in enumerate(connections)]
         made = Entries(scripts, replace(MEMBERSHIP, shards=2))
         receipts = schedule(made, *ids)
@@ -164,7 +164,7 @@ def test_a_call_is_known_when_its_answer_has_become_an_older_one(redis_server, p
 
 def test_a_full_redis_can_still_be_asked(start_redis):
     server = start_redis("--maxmemory-policy", "noeviction")
-    pooled = PooledConnection(endpoint(server))
+    pooled = Connection(endpoint(server))
     entries = entries_on(pooled)
     (receipt,) = schedule(entries, "a")
     server.client().config_set("maxmemory", 1)

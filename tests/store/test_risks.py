@@ -5,7 +5,7 @@ from dataclasses import astuple
 import pytest
 
 from celery_delayq.core.servers import risks
-from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.servers.risks import SENTINEL, Facts
 from celery_delayq.errors import StoreUnavailable
@@ -25,7 +25,7 @@ def connect():
     made = []
 
     def connect(server, **login):
-        made.append(PooledConnection(Endpoint(path=server.socket, **login)))
+        made.append(Connection(Endpoint(path=server.socket, **login)))
         return made[-1]
 
     yield connect
@@ -101,7 +101,7 @@ def test_a_fact_that_a_user_may_not_ask_for_is_unknown(redis_server, redis_url, 
 def test_a_redis_whose_proxy_hangs_up_on_a_question_is_not_taken_for_down(redis_server, command):
     with Proxy(redis_server.port) as proxy:
         proxy.cut_after = b"\r\n%s\r\n" % command
-        connection = PooledConnection(Endpoint(host="127.0.0.1", port=proxy.port))
+        connection = Connection(Endpoint(host="127.0.0.1", port=proxy.port))
         server = Facts.ask(connection)
         connection.close()
 
@@ -112,7 +112,7 @@ def test_a_redis_whose_proxy_hangs_up_on_a_question_is_not_taken_for_down(redis_
 
 
 def test_a_redis_that_is_down_is_an_error():
-    connection = PooledConnection(Endpoint(host="127.0.0.1", port=free_port()))
+    connection = Connection(Endpoint(host="127.0.0.1", port=free_port()))
 
     with pytest.raises(StoreUnavailable):
         Facts.ask(connection)

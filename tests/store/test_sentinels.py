@@ -15,7 +15,7 @@ from celery_delayq.contrib.sentinel import SentinelGroup as SentinelPlaces
 from celery_delayq.contrib.sentinel import group as sentinels
 from celery_delayq.contrib.sentinel import query
 from celery_delayq.core import clock
-from celery_delayq.core.servers.connection import PooledConnection, packed
+from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.store.answering import OK
@@ -42,7 +42,7 @@ def sentinel_saying(answering):
     return make
 
 
-class Client(PooledConnection):
+class Client(Connection):
     """A connection to the master of a group."""
 
     def __init__(self, group, timeout):
@@ -470,7 +470,7 @@ def test_a_wrong_password_of_the_sentinels_is_said_and_not_shown(first):
     with naming_server(first, password="right") as closed:
         place = Endpoint("127.0.0.1", closed.port, password="wrong-secret")
         group = SentinelPlaces(NAME, (place,), Endpoint(), ask=PATIENCE)
-        said = error_of(PooledConnection(group, LONG))
+        said = error_of(Connection(group, LONG))
     assert "invalid username-password pair" in said
     assert "wrong-secret" not in said
 

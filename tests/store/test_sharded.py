@@ -6,7 +6,7 @@ from celery_delayq.contrib.care.checking import check
 from celery_delayq.core import clock
 from celery_delayq.core.clock import When
 from celery_delayq.core.hooks import part_of
-from celery_delayq.core.servers.connection import PooledConnection
+from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.store import (
     Entries,
     Keys,
@@ -67,7 +67,7 @@ def entries_of(redis_server, redis_url):
     made = []
 
     def make(shards):
-        connection = PooledConnection(endpoint(redis_server))
+        connection = Connection(endpoint(redis_server))
         made.append(connection)
         membership = Membership(5.0, shards=shards)
         each = [Noting(connection, keys) for keys in keys_of(shards)]
@@ -310,7 +310,7 @@ def test_a_lane_is_resumed_once_it_is_in_every_shard(entries):
 
 
 def test_a_history_is_of_all_shards_the_newest_first(redis_server, raw):
-    connection = PooledConnection(endpoint(redis_server))
+    connection = Connection(endpoint(redis_server))
     membership = Membership(5.0, shards=SHARDS, history=100)
     scripts = [ClockedScripts(connection, keys) for keys in keys_of(SHARDS)]
     for step, one in enumerate(IDS):
@@ -321,7 +321,7 @@ def test_a_history_is_of_all_shards_the_newest_first(redis_server, raw):
 
 
 def test_a_bulk_over_all_shards_has_one_line_and_each_list_has_its_length(redis_server, raw):
-    connection = PooledConnection(endpoint(redis_server))
+    connection = Connection(endpoint(redis_server))
     membership = Membership(5.0, shards=SHARDS, history=10)
     scripts = [ClockedScripts(connection, keys) for keys in keys_of(SHARDS)]
     entries = Entries(scripts, membership)

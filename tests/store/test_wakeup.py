@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.core.servers.connection import PooledConnection
+from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store import wakeup as module
 from celery_delayq.core.store.keys import Keys
@@ -37,7 +37,7 @@ def wakeup_on(request, limits):
 
     def make(server, name="me", *, listening=True):
         where = server if isinstance(server, Endpoint) else endpoint(server)
-        made.append(Wakeup(PooledConnection(where), KEYS, name))
+        made.append(Wakeup(Connection(where), KEYS, name))
         assert not listening or made[-1].listen()
         return made[-1]
 
@@ -170,7 +170,7 @@ def test_listening_twice_subscribes_once(wakeup, raw):
 
 def test_each_subscription_says_that_a_rule_may_have_changed_meanwhile(redis_server, raw):
     heard = []
-    where = PooledConnection(endpoint(redis_server))
+    where = Connection(endpoint(redis_server))
     hooks = Hooks(rules_changed=lambda: heard.append("changed"))
     with closing(Wakeup(where, KEYS, "me", hooks)) as wakeup:
         wakeup.listen()
@@ -402,7 +402,7 @@ def test_it_works_beyond_the_descriptors_that_select_takes(redis_server, raw):
     try:
         while not opened or opened[-1] < module.FD_SETSIZE:
             opened.append(os.open(os.devnull, os.O_RDONLY))
-        high = Wakeup(PooledConnection(endpoint(redis_server)), KEYS, "me")
+        high = Wakeup(Connection(endpoint(redis_server)), KEYS, "me")
         high.listen()
         assert hears(high, raw)
         assert high.wait(0.02) == set()

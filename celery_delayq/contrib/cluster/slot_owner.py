@@ -57,11 +57,9 @@ class SlotOwner(MovingMaster):
         object.__setattr__(self, "_found", self.cluster.owner(self.slot))
 
     def at(self, slot: int) -> SlotOwner:
-        """Return the owner of another slot of the same Cluster."""
         return self if slot == self.slot else replace(self, slot=slot)
 
     def known(self) -> SlotOwner:
-        """Return this owner, or one whose address is known if only that is."""
         slot = self.slot if self.node else self.cluster.slot_at()
         return self if slot is None else self.at(slot)
 
@@ -82,16 +80,13 @@ class SlotOwner(MovingMaster):
 
     @property
     def kind(self) -> str:
-        """The broker's name; unused, as no broker is in a Cluster."""
-        return f"redis cluster, database {self.server.db}"
+        return f"redis cluster, database {self.server.db}"  # unused: no broker is in a Cluster
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Equal for two that name the same slot by the same nodes."""
         return (self.slot, frozenset(self.seeds), self.server.tls is None, self.server.db)
 
     def refused(self, connection: Any, error: redis.ResponseError) -> None:
-        """Note what a refusal says about the owner."""
         super().refused(connection, error)
         code = _code_of(error)
         if code == "MOVED":
@@ -108,7 +103,6 @@ class SlotOwner(MovingMaster):
             self.doubt()
 
     def again_after(self, error: BaseException | None, turn: int) -> float | None:
-        """Return the seconds to wait before a refused command is sent again; ``None``: never."""
         code = _code_of(error)
         if code == "MOVED":
             # At the end of a migration, two nodes may each name the other one.

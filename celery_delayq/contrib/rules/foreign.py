@@ -24,7 +24,7 @@ from celery.schedules import schedule as interval
 from ...core.clock import EPOCH, from_ms, instant
 from ...core.errors import InvalidOption, InvalidSetting, StoreError, StoreUnavailable
 from ...core.message.broker import store_endpoint
-from ...core.servers.connection import Connection, PooledConnection, packed
+from ...core.servers.connection import Connection, packed
 from ...core.servers.endpoint import Server
 from ...core.services import Services
 from .beat import with_header
@@ -136,7 +136,7 @@ def _redbeat_entries(services: Services) -> Iterator[Entry]:
         InvalidSetting: ``redbeat_redis_url`` names no single Redis, or the options do.
         StoreError: the Redis cannot be read.
     """
-    connection = PooledConnection(_server(services), services.settings.timeout)
+    connection = Connection(_server(services), services.settings.timeout)
     prefix = _prefix(services)
     try:
         keys = connection.execute(_STEP, packed(["ZRANGE", f"{prefix}:schedule", 0, -1]))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core import clock
-from ...core.servers.endpoint import Address, Endpoint
+from ...core.servers.endpoint import Address, Endpoint, Listener
 from ...core.text import logger_of
 from ..moving import FAILED, WRONG
 
@@ -24,7 +24,7 @@ SWITCH_WORDS = 5  # +switch-master: name, the old address, the new one
 logger = logger_of(__name__)
 
 
-class FailoverListener:
+class FailoverListener(Listener):
     """Hears from any one sentinel that its group has a new master; used by one thread.
 
     It only saves time: without it, a caller learns of the move from a closed connection, a replica
@@ -60,7 +60,6 @@ class FailoverListener:
 
     @property
     def sockets(self) -> list[Any]:
-        """Return the sockets that become readable when there is something to :meth:`hear`."""
         return [] if self._connection is None else [self._connection._sock]
 
     def listen(self, seconds: float = math.inf) -> None:
@@ -94,7 +93,6 @@ class FailoverListener:
         self._note_sign()
 
     def hear(self) -> bool:
-        """Read the messages that have come; return whether there is a new master."""
         is_moved = False
         try:
             while self._connection is not None and self._connection.can_read():

@@ -78,12 +78,10 @@ class SentinelGroup(MovingMaster):
 
     @property
     def kind(self) -> str:
-        """The same as of its master: a process may reach that without the sentinels."""
-        return self.server.kind
+        return self.server.kind  # a process may reach the master without the sentinels
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Equal for two that name the same master of the same sentinels, as far as names tell."""
         sentinels = frozenset(sentinel.address for sentinel in self.sentinels)
         return (self.name, sentinels, self.server.tls is None, self.server.db)
 

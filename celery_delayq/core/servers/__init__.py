@@ -4,7 +4,7 @@
             |
     Pool ---> Connection                             one command at a time; errors translated
             |
-    facts ---> risks; alone                          its configuration, and the risks of it
+    risks                                           what it reports, and how it may lose tasks
 
 Import each from its own file.
 """

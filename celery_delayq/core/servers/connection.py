@@ -27,7 +27,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 import redis
 
@@ -181,61 +181,8 @@ def packed(parts: Iterable[bytes | str | int]) -> list[bytes]:
     return [b"$%d\r\n%s\r\n" % (len(text), text) for text in texts]
 
 
-class Connection(Protocol):
-    """A connection to a Redis, as the other parts use it."""
-
-    def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
-        """Send one command, once.
-
-        Args:
-            step: The step's name in errors.
-            command: From :func:`packed`.
-            until: When to give up, by the monotonic clock; by default after this connection's time
-                limit for a call.
-
-        Raises:
-            StoreUnavailable: no connection, or no answer in time; whether it ran is unknown.
-            StoreFull: Redis is at ``maxmemory``.
-            redis.exceptions.NoScriptError: for the script loader, which handles it.
-            StoreError: Redis refused for another reason.
-        """
-
-    def exchange(
-        self, step: str, commands: list[list[bytes]], until: float | None = None
-    ) -> list[Any]:
-        """Send commands on one connection, each once, and return the answer to each.
-
-        Args:
-            step: As for :meth:`execute`.
-            commands: Each from :func:`packed`.
-            until: As for :meth:`execute`.
-
-        Raises:
-            StoreError: as :meth:`execute`, for the first refused command; the others may have run.
-        """
-
-    @property
-    def node(self) -> Address | None:
-        """The server's address; ``None``: it must be looked up."""
-
-    def at(self, slot: int) -> Connection:
-        """Return a connection to the server of a slot of a Redis Cluster, over the same pool."""
-
-    def dedicated(self) -> Any:
-        """Return a connected redis-py connection to block on; the caller closes it."""
-
-    def is_current(self, dedicated: Any) -> bool:
-        """Whether such a connection still leads to the server; after a failover it does not."""
-
-    def herald(self) -> Listener | None:
-        """Return the listener for a change of address, if the server can move."""
-
-    def close(self) -> None:
-        """Close idle connections; the next command opens new ones."""
-
-
-class PooledConnection:
-    """One Redis, through a pool for each process.
+class Connection:
+    """A connection to a Redis, through a pool for each process.
 
     Args:
         server: The Redis.
@@ -259,9 +206,11 @@ class PooledConnection:
 
     @property
     def node(self) -> Address | None:
+        """The server's address; ``None``: it must be looked up."""
         return self._server.node
 
-    def at(self, slot: int) -> PooledConnection:
+    def at(self, slot: int) -> Connection:
+        """Return a connection to the server of a slot of a Redis Cluster, over the same pool."""
         server = self._server.at(slot)
         if server is self._server:
             return self
@@ -270,11 +219,26 @@ class PooledConnection:
         return part
 
     def execute(self, step: str, command: list[bytes], until: float | None = None) -> Any:
+        """Send one command, once; as :meth:`exchange`."""
         return self.exchange(step, [command], until)[0]
 
     def exchange(
         self, step: str, commands: list[list[bytes]], until: float | None = None
     ) -> list[Any]:
+        """Send commands on one connection, each once, and return the answer to each.
+
+        Args:
+            step: The step's name in errors.
+            commands: Each from :func:`packed`.
+            until: When to give up, by the monotonic clock; by default after this connection's time
+                limit for a call.
+
+        Raises:
+            StoreUnavailable: no connection, or no answer in time; whether it ran is unknown.
+            StoreFull: Redis is at ``maxmemory``.
+            redis.exceptions.NoScriptError: for the script loader, which handles it.
+            StoreError: Redis refused the first of them that it refused; the others may have run.
+        """
         if until is None:
             until = clock.monotonic() + (self._timeout or defaults.TIMEOUT)
         turn = 0
@@ -335,6 +299,7 @@ class PooledConnection:
             return error
 
     def dedicated(self) -> Any:
+        """Return a connected redis-py connection to block on; the caller closes it."""
         # In a Cluster, each node passes on what is published.
         connection = self._server.known().connection(
             min(self._reach, self._timeout or defaults.TIMEOUT)
@@ -347,12 +312,15 @@ class PooledConnection:
         return connection
 
     def herald(self) -> Listener | None:
+        """Return the listener for a change of address, if the server can move."""
         return self._server.herald()
 
     def is_current(self, dedicated: Any) -> bool:
+        """Whether such a connection still leads to the server; after a failover it does not."""
         return self._server.is_current(dedicated) or self._server.is_shared(dedicated)
 
     def close(self) -> None:
+        """Close idle connections; the next command opens new ones."""
         self.pool.close()
         self._server.close()
 

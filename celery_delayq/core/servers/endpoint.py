@@ -13,10 +13,11 @@ default timeouts and protocol differ between versions.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
@@ -97,42 +98,41 @@ TIMEOUT = 5.0  # seconds for connecting, and for each answer, by default
 NAME = "celery_delayq"  # the name of our connections in CLIENT LIST
 
 
-class Server(Protocol):
-    """A Redis, at a fixed address or looked up."""
+class Server(ABC):
+    """A Redis. What this class defines holds at a fixed address; a server that moves overrides it.
+
+    Attributes:
+        may_move: Whether the server can move to another address.
+    """
+
+    may_move = False
 
     @property
+    @abstractmethod
     def url(self) -> str:
         """Its URL, without user name and password."""
 
     @property
+    @abstractmethod
     def kind(self) -> str:
         """The facts about a broker in which processes that share a store must not differ."""
 
     @property
+    @abstractmethod
     def place(self) -> tuple[object, ...]:
         """Equal for two that name the same database of the same server, as far as names show."""
 
     @property
+    @abstractmethod
     def user(self) -> str:
         """The user name; empty if a credential provider has it."""
 
     @property
-    def may_move(self) -> bool:
-        """Whether the server can move to another address."""
-
-    @property
+    @abstractmethod
     def node(self) -> Address | None:
         """The known address; ``None``: it must be looked up."""
 
-    def at(self, slot: int) -> Server:
-        """Return the server of a slot of a Redis Cluster; any other Redis serves them all."""
-
-    def known(self) -> Server:
-        """Return this server, or one of the same Cluster if only that one's address is known."""
-
-    def same_database(self, other: Server) -> bool:
-        """Whether both name the same database of the same server, as far as names show."""
-
+    @abstractmethod
     def connection(self, timeout: float) -> Any:
         """Return a redis-py connection, which may be connected already.
 
@@ -142,6 +142,18 @@ class Server(Protocol):
         Raises:
             redis.exceptions.ConnectionError: the server cannot be found.
         """
+
+    def at(self, slot: int) -> Server:
+        """Return the server of a slot of a Redis Cluster; any other Redis serves them all."""
+        return self
+
+    def known(self) -> Server:
+        """Return this server, or one of the same Cluster if only that one's address is known."""
+        return self
+
+    def same_database(self, other: Server) -> bool:
+        """Whether both name the same database of the same server, as far as names show."""
+        return self.place == other.place
 
     def find_master(self, until: float) -> None:
         """Look up the server's address, if it may have changed.
@@ -155,15 +167,18 @@ class Server(Protocol):
 
     def is_current(self, connection: Any) -> bool:
         """Whether a connection is known to lead to the server still."""
+        return True
 
     def is_replaced(self, connection: Any) -> bool:
         """Whether the server is known to have left a connection's address.
 
         Both are false while the address is unknown.
         """
+        return False
 
     def is_shared(self, connection: Any) -> bool:
         """Whether a connection leads to a node of the same Cluster that serves other slots."""
+        return False
 
     def wait(self, connection: Any, until: float) -> None:
         """Wait for an answer on a connection, while it leads to the server.
@@ -194,27 +209,32 @@ class Server(Protocol):
 
     def herald(self) -> Listener | None:
         """Return the listener for a change of address, if the server can move."""
+        return None
 
 
-class Listener(Protocol):
+class Listener(ABC):
     """Listens for a change of address; used by one thread."""
 
     @property
+    @abstractmethod
     def sockets(self) -> list[Any]:
         """The sockets that become readable when there is something to :meth:`hear`."""
 
+    @abstractmethod
     def listen(self) -> None:
         """Subscribe, unless it is subscribed; takes a moment at most, and ignores failures."""
 
+    @abstractmethod
     def hear(self) -> bool:
         """Read the announcements; return whether the server has moved."""
 
+    @abstractmethod
     def close(self) -> None:
         """Stop listening."""
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class Endpoint(Server):
     """A Redis at a fixed address: host and port, or the path of its socket, and its login."""
 
     host: str = "localhost"
@@ -226,28 +246,12 @@ class Endpoint:
     tls: Mapping[str, Any] | None = field(default=None, repr=False)
     credentials: Credentials | None = field(default=None, repr=False)
 
-    may_move = False
-
     @property
     def node(self) -> Address:
-        """The address."""
         return (self.path, 0) if self.path else self.address
-
-    def at(self, slot: int) -> Endpoint:  # noqa: ARG002
-        """Return itself: it serves all slots."""
-        return self
-
-    def known(self) -> Endpoint:
-        """Return itself."""
-        return self
-
-    def same_database(self, other: Server) -> bool:
-        """Whether both name the same database of the same server, as far as names show."""
-        return self.place == other.place
 
     @property
     def url(self) -> str:
-        """Its URL, without user name and password."""
         if self.path:
             return f"redis+socket://{self.path}?virtual_host={self.db}"
         scheme = "redis" if self.tls is None else "rediss"
@@ -255,7 +259,6 @@ class Endpoint:
 
     @property
     def user(self) -> str:
-        """The user name; empty if a credential provider has it."""
         return "" if self.credentials else self.username or "default"
 
     @property
@@ -265,12 +268,10 @@ class Endpoint:
 
     @property
     def kind(self) -> str:
-        """The facts about a broker in which processes that share a store must not differ."""
         return f"redis, database {self.db}"
 
     @property
     def place(self) -> tuple[object, ...]:
-        """Equal for two that name the same database of the same server, as far as names show."""
         return (self.path, self.db) if self.path else (*self.address, self.db)
 
     @property
@@ -281,39 +282,6 @@ class Endpoint:
     def connection(self, timeout: float) -> Any:
         """Return a connection, not connected yet; each of its steps may take *timeout* seconds."""
         return self.connection_class()(**self.options(timeout))
-
-    def find_master(self, until: float) -> None:
-        """Do nothing: the address is fixed."""
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
-
-    def is_current(self, connection: Any) -> bool:  # noqa: ARG002
-        """Return true: the address is fixed."""
-        return True
-
-    def is_replaced(self, connection: Any) -> bool:  # noqa: ARG002
-        """Return false: the address is fixed."""
-        return False
-
-    def is_shared(self, connection: Any) -> bool:  # noqa: ARG002
-        """Return false: there is no other node."""
-        return False
-
-    def wait(self, connection: Any, until: float) -> None:
-        """Return at once: the read itself waits."""
-
-    def lost(self, connection: Any) -> None:
-        """Do nothing: the address is fixed."""
-
-    def refused(self, connection: Any, error: redis.ResponseError) -> None:
-        """Do nothing: the address is fixed."""
-
-    def again_after(self, error: BaseException | None, turn: int) -> None:
-        """Return ``None``: there is no other address."""
-
-    def herald(self) -> None:
-        """Return no listener: the address is fixed."""
 
     def options(self, timeout: float | None = None) -> dict[str, Any]:
         """Return the keyword arguments for redis-py's connection; *timeout* is in seconds."""

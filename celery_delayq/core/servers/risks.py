@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from ..errors import StoreError, StoreUnavailable
 from ..text import counted
-from .connection import NO_BROKER, Connection, PooledConnection, packed, said_of
+from .connection import NO_BROKER, Connection, packed, said_of
 from .endpoint import Endpoint, Server
 
 SETTINGS = ("save", "appendfsync", "stop-writes-on-bgsave-error", "min-replicas-to-write")
@@ -238,7 +238,7 @@ def check_broker(store: Connection, broker: Server, meta: str, *, tagged: bool) 
         StoreError: they are, or are not.
     """
     question = packed(["HGET", meta, "store"])
-    link = PooledConnection(broker, REACH)
+    link = Connection(broker, REACH)
     try:
         known, moved = link.execute("join", question), ""
         is_one = known is not None and known == store.execute("join", question)
