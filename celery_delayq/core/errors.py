@@ -38,26 +38,47 @@ DelayQError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kombu.exceptions import OperationalError
 
 from .text import plain, shown
 
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
 
+    def dataclass_transform(**_):  # noqa: D103 - in `typing` since Python 3.11
+        return lambda kind: kind
+
+
+@dataclass_transform(eq_default=False)
 class DelayQError(Exception):
     """Base of every error that this package raises itself.
 
-    ``args`` are the values, and ``str()`` makes the message from them. So an error that was pickled
-    by a pool process, or stored in a result backend, has the same message.
+    A class declares its values: annotated attributes, in the order of its arguments. ``args`` are
+    the values, and ``str()`` makes the message from them. So an error that was pickled by a pool
+    process, or stored in a result backend, has the same message.
 
     ``so_far``: the items that a ``schedule_many`` scheduled before this ended it; the slice in
     which it failed is scheduled whole or not at all. For a selection, the count of tasks done.
     """
 
     so_far: Any = None
+    _values: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls._values = (*dict.fromkeys((*cls._values, *cls.__annotations__)),)
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        given = {**dict(zip(self._values, values, strict=False)), **named}
+        missing = [name for name in self._values if name not in given]
+        given.update((name, getattr(self, name)) for name in missing if hasattr(self, name))
+        if len(values) > len(self._values) or given.keys() != {*self._values}:
+            raise TypeError(f"{type(self).__name__} takes {', '.join(self._values)}")
+        super().__init__(*map(given.get, self._values))
+        vars(self).update(given)
 
     def __str__(self) -> str:
         # One line of plain text, whatever an id, a name or a server's error contains.
@@ -71,9 +92,7 @@ class DelayQError(Exception):
 class NoDelayQ(DelayQError):
     """The app has no ``DelayQ``."""
 
-    def __init__(self, app: str) -> None:
-        super().__init__(app)
-        self.app = app
+    app: str
 
     def sentence(self) -> str:
         return f"the app {self.app!r} has no DelayQ; make one with DelayQ(app)"
@@ -89,9 +108,7 @@ class SwitchedOff(NoDelayQ):
 class NoLeaf(DelayQError):
     """A call needs an optional part of this package that is not installed."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
+    name: str
 
     def sentence(self) -> str:
         return f"this celery_delayq has no {self.name!r}: it is not in celery_delayq/core/leaves.py"
@@ -100,9 +117,7 @@ class NoLeaf(DelayQError):
 class NotScheduled(DelayQError):
     """A task was sent at once instead of being scheduled."""
 
-    def __init__(self, task_id: str) -> None:
-        super().__init__(task_id)
-        self.task_id = task_id
+    task_id: str
 
     def sentence(self) -> str:
         return f"task {self.task_id!r} was sent, not scheduled: its apply_async drops options"
@@ -111,9 +126,7 @@ class NotScheduled(DelayQError):
 class CallRejected(DelayQError):
     """The task's own ``apply_async`` rejected an item of a bulk."""
 
-    def __init__(self, task: str) -> None:
-        super().__init__(task)
-        self.task = task
+    task: str
 
     def sentence(self) -> str:
         return (
@@ -125,10 +138,8 @@ class CallRejected(DelayQError):
 class InvalidDueTime(DelayQError, ValueError):
     """The value cannot be a due time."""
 
-    def __init__(self, value: object, expected: str) -> None:
-        super().__init__(value, expected)
-        self.value = value
-        self.expected = expected
+    value: object
+    expected: str
 
     def sentence(self) -> str:
         return f"{shown(self.value)} is not a due time; expected {self.expected}"
@@ -141,11 +152,9 @@ class NotADueTime(InvalidDueTime, TypeError):
 class InvalidOption(DelayQError, ValueError):
     """An option of a call or of the app is invalid."""
 
-    def __init__(self, name: str, value: object, expected: str) -> None:
-        super().__init__(name, value, expected)
-        self.name = name
-        self.value = value
-        self.expected = expected
+    name: str
+    value: object
+    expected: str
 
     def sentence(self) -> str:
         return f"{self.name} is {shown(self.value)}; expected {self.expected}"
@@ -163,7 +172,7 @@ class UnknownSetting(InvalidSetting):
     """A setting that does not exist."""
 
     def __init__(self, name: str, nearest: str) -> None:
-        DelayQError.__init__(self, name, nearest)
+        Exception.__init__(self, name, nearest)
         self.name = name
         self.nearest = nearest
 
@@ -177,10 +186,8 @@ class AlreadyScheduled(DelayQError, ValueError):
     ``holder``: the id of the task that has the key; empty if the id is taken.
     """
 
-    def __init__(self, task_id: str, holder: str = "") -> None:
-        super().__init__(task_id, holder)
-        self.task_id = task_id
-        self.holder = holder
+    task_id: str
+    holder: str = ""
 
     def sentence(self) -> str:
         if self.holder:
@@ -200,11 +207,7 @@ class KeyHeld(AlreadyScheduled):
     ``until``: when the key is free at the latest; ``None`` if its task is being published.
     """
 
-    def __init__(self, task_id: str, holder: str, until: datetime | None = None) -> None:
-        DelayQError.__init__(self, task_id, holder, until)
-        self.task_id = task_id
-        self.holder = holder
-        self.until = until
+    until: datetime | None = None
 
     def sentence(self) -> str:
         until = self.until and f" until {self.until.isoformat(' ', 'seconds')} at the latest"
@@ -248,12 +251,10 @@ class ItemsRefused(DelayQError):
     ``so_far`` is the bulk, which has the reason for each.
     """
 
-    def __init__(self, count: int, of: int, place: int, why: str) -> None:
-        super().__init__(count, of, place, why)
-        self.count = count
-        self.of = of
-        self.place = place
-        self.why = why
+    count: int
+    of: int
+    place: int
+    why: str
 
     def sentence(self) -> str:
         return (
@@ -265,11 +266,9 @@ class ItemsRefused(DelayQError):
 class MessageTooLarge(DelayQError, ValueError):
     """The message has more bytes than ``delayq_max_message`` allows."""
 
-    def __init__(self, task_id: str, size: int, most: int) -> None:
-        super().__init__(task_id, size, most)
-        self.task_id = task_id
-        self.size = size
-        self.most = most
+    task_id: str
+    size: int
+    most: int
 
     def sentence(self) -> str:
         return (
@@ -281,10 +280,8 @@ class MessageTooLarge(DelayQError, ValueError):
 class PutOffTooOften(DelayQError):
     """An eager task, for which no time passes, has put itself off too many times in a row."""
 
-    def __init__(self, task: str, times: int) -> None:
-        super().__init__(task, times)
-        self.task = task
-        self.times = times
+    task: str
+    times: int
 
     def sentence(self) -> str:
         return (
@@ -296,10 +293,8 @@ class PutOffTooOften(DelayQError):
 class UnreadableRecord(DelayQError):
     """The entry's record is damaged, or has the format of a later release; it stays as it is."""
 
-    def __init__(self, task_id: str, why: str) -> None:
-        super().__init__(task_id, why)
-        self.task_id = task_id
-        self.why = why
+    task_id: str
+    why: str
 
     def sentence(self) -> str:
         return f"the record of task {self.task_id!r} cannot be read: {self.why}"
@@ -312,10 +307,8 @@ class InvalidDump(DelayQError, ValueError):
     ``why``: the fault; empty if the line is missing.
     """
 
-    def __init__(self, line: int, why: str = "") -> None:
-        super().__init__(line, why)
-        self.line = line
-        self.why = why
+    line: int
+    why: str = ""
 
     def sentence(self) -> str:
         if self.why:
@@ -328,13 +321,22 @@ class InvalidDump(DelayQError, ValueError):
 class NotLoaded(DelayQError):
     """This app and its store cannot take a task of a dump."""
 
-    def __init__(self, task_id: str, why: str) -> None:
-        super().__init__(task_id, why)
-        self.task_id = task_id
-        self.why = why
+    task_id: str
+    why: str
 
     def sentence(self) -> str:
         return f"task {self.task_id!r} was not loaded: {self.why}"
+
+
+_NOT_UNDONE = {
+    "unknown": "no cancel of it is kept; see delayq_undo",
+    "waits": "it waits already",
+    "taken": "another task has its id",
+    "held": "the task {} has its unique key now",
+    "left": "a task with its id has left the store since",
+    "overdue": "its due time, {}, is over; run it now instead",
+    "revoked": "its id was sent to the workers, which would drop it",
+}
 
 
 class NotUndone(DelayQError):
@@ -344,24 +346,12 @@ class NotUndone(DelayQError):
     ``detail``: the holder of its key, or its due time.
     """
 
-    _WHYS: ClassVar[Mapping[str, str]] = {
-        "unknown": "no cancel of it is kept; see delayq_undo",
-        "waits": "it waits already",
-        "taken": "another task has its id",
-        "held": "the task {} has its unique key now",
-        "left": "a task with its id has left the store since",
-        "overdue": "its due time, {}, is over; run it now instead",
-        "revoked": "its id was sent to the workers, which would drop it",
-    }
-
-    def __init__(self, task_id: str, reason: str, detail: str = "") -> None:
-        super().__init__(task_id, reason, detail)
-        self.task_id = task_id
-        self.reason = reason
-        self.detail = detail
+    task_id: str
+    reason: str
+    detail: str = ""
 
     def sentence(self) -> str:
-        why = self._WHYS[self.reason].format(self.detail)
+        why = _NOT_UNDONE[self.reason].format(self.detail)
         return f"the cancel of task {self.task_id!r} cannot be undone: {why}"
 
 
@@ -371,9 +361,7 @@ class RulesRemain(DelayQError):
     ``count``: how many.
     """
 
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self.count = count
+    count: int
 
     def sentence(self) -> str:
         are = "is a run" if self.count == 1 else "are runs"
@@ -387,16 +375,9 @@ class RulesRemain(DelayQError):
 class LibraryChanged(DelayQError):
     """An installed library lacks a name that messages, or a test's isolation, need."""
 
-    def __init__(
-        self,
-        problems: list[str],
-        installed: dict[str, str],
-        tried: dict[str, tuple[str, str]],
-    ) -> None:
-        super().__init__(problems, installed, tried)
-        self.problems = problems
-        self.installed = installed
-        self.tried = tried
+    problems: list[str]
+    installed: dict[str, str]
+    tried: dict[str, tuple[str, str]]
 
     def sentence(self) -> str:
         installed = ", ".join(f"{name} {version}" for name, version in self.installed.items())
@@ -410,9 +391,7 @@ class LibraryChanged(DelayQError):
 class CannotIsolate(DelayQError):
     """A test cannot get an app, a store or a worker of its own."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    why: str
 
     def sentence(self) -> str:
         return self.why
@@ -421,10 +400,8 @@ class CannotIsolate(DelayQError):
 class EndlessTasks(DelayQError):
     """A test ran many tasks, and more are due: perhaps a task sends itself again at once."""
 
-    def __init__(self, limit: int, last: str) -> None:
-        super().__init__(limit, last)
-        self.limit = limit
-        self.last = last
+    limit: int
+    last: str
 
     def sentence(self) -> str:
         return (
@@ -436,10 +413,8 @@ class EndlessTasks(DelayQError):
 class StoreForbidden(DelayQError):
     """A test that forgot the fixture would reach a store, and ``delayq_forbid_store`` is set."""
 
-    def __init__(self, store: str, prefix: str) -> None:
-        super().__init__(store, prefix)
-        self.store = store
-        self.prefix = prefix
+    store: str
+    prefix: str
 
     def sentence(self) -> str:
         return (
@@ -454,10 +429,8 @@ class BrokerDown(DelayQError):
     ``sent``: how many tasks the broker accepted before.
     """
 
-    def __init__(self, why: str, sent: int = 0) -> None:
-        super().__init__(why, sent)
-        self.why = why
-        self.sent = sent
+    why: str
+    sent: int = 0
 
     def sentence(self) -> str:
         return f"the broker cannot be reached: {self.why}"
@@ -471,13 +444,11 @@ class StoreError(DelayQError):
     schedule; or empty.
     """
 
-    may_have_run: bool = True
-    task_id: str = ""
-
-    def __init__(self, step: str, why: str) -> None:
-        super().__init__(step, why)
-        self.step = step
-        self.why = why
+    step: str
+    why: str
+    # These are no arguments, as they have no annotation.
+    may_have_run = True
+    task_id = ""
 
     def sentence(self) -> str:
         return f"{self.step.replace('_', ' ')} failed: {self.why}"
@@ -489,7 +460,7 @@ class StoreDiffers(StoreError):
     may_have_run = False
 
     def __init__(self, name: str, theirs: str, ours: str) -> None:
-        DelayQError.__init__(self, name, theirs, ours)
+        Exception.__init__(self, name, theirs, ours)
         self.step = "join"
         self.name = name
         self.theirs = theirs
@@ -524,8 +495,4 @@ class StoreUnavailable(StoreError, OperationalError):
     never will.
     """
 
-    def __init__(self, step: str, why: str, may_have_run: bool = True) -> None:
-        DelayQError.__init__(self, step, why, may_have_run)
-        self.step = step
-        self.why = why
-        self.may_have_run = may_have_run
+    may_have_run: bool = True
