@@ -43,7 +43,7 @@ from celery_delayq.contrib.undo import command_undo
 from celery_delayq.contrib.undo.undoing import Undoable, Undone
 from celery_delayq.core.integration.apply_async import install
 from celery_delayq.core.message import headers
-from celery_delayq.core.scheduling import options
+from celery_delayq.core.scheduling.options import OPTIONS, TaskOptions
 from celery_delayq.core.settings import SETTINGS
 from celery_delayq.core.store.counts import Counts, Pause
 from celery_delayq.core.store.lookup import KeyHolder
@@ -93,7 +93,6 @@ JSON = {
 }
 URLS = "celery_delayq.contrib.web.django.urls"  # to be imported in a Django project alone
 SIGNALS = {name: getattr(signals, name) for name in signals.__all__}
-OPTIONS = (options.AT, options.AFTER, *options.LASTING, *options.NAMES)
 HEADERS = (
     headers.DUE_HEADER,
     headers.ATTEMPT_HEADER,
@@ -101,7 +100,7 @@ HEADERS = (
     headers.PUT_OFFS_HEADER,
 )
 
-_KEYWORDS = {"Unpack[TaskOptions]": options.TaskOptions, "Unpack[Changes]": Changes}
+_KEYWORDS = {"Unpack[TaskOptions]": TaskOptions, "Unpack[Changes]": Changes}
 _PLAIN = (bool, int, float, str, tuple, type(None))  # a default of another kind has no plain text
 
 

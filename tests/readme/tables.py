@@ -18,7 +18,7 @@ from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask
 from celery_delayq.contrib.care.inconsistencies import KINDS
 from celery_delayq.contrib.metrics.names import METRICS, Metric
 from celery_delayq.core import errors
-from celery_delayq.core.scheduling.options import TaskOptions
+from celery_delayq.core.scheduling.options import LASTING, OPTIONS, PREFIX, TaskOptions
 from celery_delayq.core.settings import SETTINGS, Setting
 from celery_delayq.core.store.keys import KEYS
 from celery_delayq.operations.cli import delayq
@@ -61,6 +61,16 @@ def tables() -> tuple[Table, ...]:
             ("Setting", "Default", "Allowed", "Meaning"),
             _settings(),
         ),
+        Table(
+            page("reference/options"),
+            (
+                "option of `apply_async`, `send_task`, `.set(…)`",
+                "argument of `schedule`",
+                "also a task's attribute",
+                "meaning",
+            ),
+            _options(),
+        ),
         Table(stored, ("key", "type", "content"), _keys()),
         Table(page("inside/protocol"), ("script", "what it does"), _scripts()),
         Table(page("guide/keys-and-tags"), who_stays.HEAD, (*who_stays.table(),)),
@@ -94,6 +104,18 @@ def _kinds() -> tuple[Row, ...]:
 
 def _settings() -> tuple[Row, ...]:
     return tuple((f"`{one.key}`", _default(one), one.expected, one.says) for one in SETTINGS)
+
+
+def _options() -> tuple[Row, ...]:
+    return tuple(
+        (
+            f"`{name}`",
+            f"`{name.removeprefix(PREFIX)}`" if name not in LASTING else "",
+            "yes" if one.of_tasks else "",
+            one.says,
+        )
+        for name, one in OPTIONS.items()
+    )
 
 
 def _default(setting: Setting) -> str:

@@ -10,7 +10,7 @@ from celery_delayq import Outcome, signals
 from celery_delayq.contrib.control import panel
 from celery_delayq.core.handover.relay import MAX_REFUSALS
 from celery_delayq.core.leaves import LEAVES
-from celery_delayq.core.scheduling.options import NAMES
+from celery_delayq.core.scheduling.options import OPTIONS
 from celery_delayq.core.settings import REMEMBER, SETTINGS
 from celery_delayq.core.store.scripts import prelude
 from tests.readme.document import (
@@ -28,7 +28,6 @@ from tests.readme.tables import tables
 
 README_LINES, README_COLUMNS, PAGE_LINES = 150, 100, 250
 STABLE = page("reference/stable")
-OPTIONS = {"delayq_at", "delayq_after", "delayq_once", "delayq_capture", *NAMES}
 HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_put_offs"}
 
 
@@ -83,7 +82,7 @@ def test_every_setting_that_a_text_names_is_one(document):
         re.findall(r"^def (delayq_\w+)|addini\(\s*\"(delayq_\w+)", plugin, re.MULTILINE)
     )
     settings = {setting.key for setting in SETTINGS}
-    assert named <= OPTIONS | HEADERS | commands | settings | {*chain(*tests_have)}
+    assert named <= {*OPTIONS} | HEADERS | commands | settings | {*chain(*tests_have)}
 
 
 def test_the_outcomes_are_those_that_there_are():
@@ -146,7 +145,7 @@ def test_the_stable_names_are_all_public_names():
     stable = {row[0]: names(row[1]) for row in STABLE.rows("The names")}
 
     assert stable["importable from `celery_delayq`"] == set(celery_delayq.__all__)
-    assert stable["options of `apply_async` and `send_task`"] == OPTIONS
+    assert stable["options of `apply_async` and `send_task`"] == {*OPTIONS}
     assert stable["headers of a message"] == HEADERS
     assert stable["importable from `celery_delayq.signals`"] == set(signals.__all__)
 

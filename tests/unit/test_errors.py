@@ -298,3 +298,6 @@ def test_an_error_survives_the_way_to_another_process():
         assert type(copy) is type(error)
         assert str(copy) == str(error)
         assert vars(copy) == vars(error)
+
+    by_name = errors.InvalidOption(name="limit", value=-1, expected="more")
+    assert str(pickle.loads(pickle.dumps(by_name))) == "limit is -1; expected more"

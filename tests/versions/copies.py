@@ -98,8 +98,8 @@ local function message_of(record, header_end, id, line, last)
 #: It adds a colour to the extras if a call has it as a tag, and shows it as the last tag.
 ADDED_DATA: Changes = {
     "core/scheduling/options.py": {
-        "        tags=_tags(chosen.get(TAGS, ())),\n": (
-            "        tags=_tags([tag for tag in chosen.get(TAGS, ()) if tag[:7] != 'colour:']),\n"
+        "        tags=value_of(TAGS, chosen, ()),\n": (
+            "        tags=tuple(t for t in value_of(TAGS, chosen, ()) if t[:7] != 'colour:'),\n"
             "        others=(b'\\xffcolour:blue',) * ('colour:blue' in chosen.get(TAGS, ())),\n"
         ),
     },

@@ -83,6 +83,7 @@ from .options import (
     EntryOptions,
     entry_options_of,
     own_options,
+    value_of,
 )
 from .writing import Broker, Ready, Refusals, celerys, leave, write_one
 
@@ -253,10 +254,8 @@ def request_of(
     """
     times = own_options(options)
     of_entry = {name: times.pop(name) for name in NAMES if name in times}
-    lasting = {name: times.pop(name) for name in LASTING if name in times}
-    for name, value in lasting.items():
-        if not isinstance(value, bool):
-            raise InvalidOption(name, value, "true or false")
+    given = {name: times.pop(name) for name in LASTING if name in times}
+    lasting = {name: value_of(name, given) for name in given}
     tasks = services.app._tasks
     # `app.tasks` would finalize the app and make all tasks; a task that is called exists already.
     known = tasks.get(task) or services.app.tasks.get(task)

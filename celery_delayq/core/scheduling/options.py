@@ -1,15 +1,17 @@
-"""This package's options of a call, and the options of the entry that they make.
+"""Our options of a call: each declared once, here; checks, errors and docs read these lines.
 
 options of a call --> own_options --+--> entry_options_of --> EntryOptions --> the entry
 the task's own ---------------------+
+
+``TaskOptions`` has those of an entry, ``OPTIONS`` all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 
 from .. import clock
 from ..clock import DelayInput
@@ -27,57 +29,201 @@ LASTING = (ONCE_HEADER, CAPTURE_HEADER)  # options that travel on, as headers
 KEY, CONFLICT, MAX_WAIT = "delayq_key", "delayq_conflict", "delayq_max_wait"
 TAGS, LATE, GRACE = "delayq_tags", "delayq_late", "delayq_grace"
 UNTIL, FOR = "delayq_unique_until", "delayq_unique_for"
-NAMES = (KEY, CONFLICT, MAX_WAIT, TAGS, LATE, GRACE, UNTIL, FOR)
-_ALL = (AT, AFTER, *LASTING, *NAMES)
 
 REJECT, DEBOUNCE, RUN, SKIP = "reject", "debounce", "run", "skip"
 DELIVERED, FINISHED = "delivered", "finished"
 AN_HOUR = 3600
-POLICIES = (REJECT, "keep", "replace", "earliest", "latest", DEBOUNCE)
 
 LONGEST = 255  # bytes of a key, or of a tag
 
 Conflict = Literal["reject", "keep", "replace", "earliest", "latest", "debounce"]
 Late = Literal["run", "skip"]
 UniqueUntil = Literal["delivered", "finished"]
+POLICIES, LATE_POLICIES, ENDS = map(get_args, (Conflict, Late, UniqueUntil))
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: ``delayq_<name>`` of a call, ``<name>`` of ``schedule``.
+
+    Attributes:
+        says: What it does, for the docs.
+        expected: What a valid value is, for errors.
+        read: Returns a value as the entry has it; ``None`` if it is not valid. (A due time, which
+            has errors of its own, is read by ``clock``.)
+        of_tasks: Whether a task's attribute may hold for all of its calls.
+    """
+
+    says: str
+    expected: str = ""
+    read: Callable[[Any], Any] = lambda value: value
+    of_tasks: bool = True
+
+
+def value_of(name: str, given: Mapping[str, Any], default: Any = None) -> Any:
+    """Return the value of an option, as the entry has it.
+
+    Args:
+        name: The option.
+        given: Options of a call, by name.
+        default: The value if it is not among them.
+
+    Raises:
+        InvalidOption: it is invalid.
+    """
+    if name not in given:
+        return default
+    value = OPTIONS[name].read(given[name])
+    if value is None:
+        raise InvalidOption(name, given[name], OPTIONS[name].expected)
+    return value
+
+
+def _truth(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, str) and "\0" not in value:
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:
+            size = 0
+        if 0 < size <= LONGEST:
+            return plain_text(value)
+    return None
+
+
+def _tags(value: Any) -> tuple[str, ...] | None:
+    if isinstance(value, str):
+        raise InvalidOption(TAGS, value, f"a list of tags, like [{value[:LONGEST]!r}]")
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        return None
+    tags = dict.fromkeys(map(_text, value))
+    return None if None in tags or len(tags) > MOST_TAGS else (*filter(None, tags),)
+
+
+def _one_of(words: Sequence[str]) -> Callable[[Any], str | None]:
+    return lambda value: value if value in words else None
+
+
+def _span(least: int = 0) -> Callable[[Any], int | None]:
+    """Return how a span becomes milliseconds; *least* at least."""
+
+    def read(value: Any) -> int | None:
+        try:
+            ms = clock.by(value).ms
+        except InvalidDueTime:
+            return None
+        below = ms < least or (isinstance(value, timedelta) and value < timedelta(0))
+        return None if below else ms
+
+    return read
+
 
 _TEXT = f"text of 1 to {LONGEST} bytes without NUL"
-_TAGS = f"a list of at most {MOST_TAGS} tags, each {_TEXT}"
 _SPAN = f"seconds, or a timedelta, of {{:g}} to {clock.MAX_DUE_MS // 1000} seconds"
 
 
 class TaskOptions(TypedDict, total=False):
-    """The options of a scheduled task; ``None`` is as if you did not pass it.
+    """The options of a scheduled task; ``None`` is as if you did not pass it."""
 
-    Attributes:
-        key: A unique key: text of 1 to 255 bytes, without NUL. At most one task waits under a key.
-            The key is free again once that task is delivered, cancelled or dead; or later, if
-            *unique_until* or *unique_for* say so.
-        conflict: The action if a task with the same key or id is already waiting. ``reject`` (the
-            default): refuse the new task. ``keep``: keep the waiting task. ``replace``: replace it.
-            ``earliest``, ``latest``: keep the one that is due first, or last. ``debounce``: like
-            ``replace``, limited by *max_wait*.
-        max_wait: With ``debounce``: how long repeated calls can put off the task, counted from the
-            first one. Seconds, or a timedelta; by default without limit.
-        tags: Up to 16 texts to select tasks by; each with the limits of a key.
-        late: ``skip``: drop the task if it is more than *grace* overdue. ``run`` (the default): run
-            it, however late.
-        grace: The grace period of ``skip``: seconds, or a timedelta.
-        unique_until: When the key is free: once the task is ``delivered`` (the default); or
-            ``finished``: has run, retries included. Not for a canvas.
-        unique_for: Seconds, or a timedelta. With ``finished``: the longest that the key is held
-            after the delivery, and after the start of each run; an hour by default. Alone: the key
-            is held at least so long after scheduling.
-    """
+    key: Annotated[
+        str | None,
+        Option(
+            "A unique key: text of 1 to 255 bytes, without NUL. At most one task waits under a "
+            "key. The key is free again once that task is delivered, cancelled or dead; or later, "
+            "if `unique_until` or `unique_for` say so.",
+            _TEXT,
+            _text,
+            of_tasks=False,
+        ),
+    ]
+    conflict: Annotated[
+        Conflict | None,
+        Option(
+            "The action if a task with the same key or id is already waiting. `reject` (the "
+            "default): refuse the new task. `keep`: keep the waiting task. `replace`: replace it. "
+            "`earliest`, `latest`: keep the one that is due first, or last. `debounce`: like "
+            "`replace`, limited by `max_wait`. [Which of two tasks "
+            "stays](../guide/keys-and-tags.md).",
+            f"one of {', '.join(POLICIES)}",
+            _one_of(POLICIES),
+        ),
+    ]
+    max_wait: Annotated[
+        DelayInput | None,
+        Option(
+            "With `debounce`: how long repeated calls can put off the task, counted from the first "
+            "one. Seconds, or a timedelta; by default without limit.",
+            _SPAN.format(0),
+            _span(),
+        ),
+    ]
+    tags: Annotated[
+        Tags | None,
+        Option(
+            "Up to 16 texts to select tasks by; each with the limits of a key.",
+            f"a list of at most {MOST_TAGS} tags, each {_TEXT}",
+            _tags,
+        ),
+    ]
+    late: Annotated[
+        Late | None,
+        Option(
+            "`skip`: drop the task if it is more than `grace` overdue. `run` (the default): run "
+            "it, however late.",
+            " or ".join(LATE_POLICIES),
+            _one_of(LATE_POLICIES),
+        ),
+    ]
+    grace: Annotated[
+        DelayInput | None,
+        Option("The grace period of `skip`: seconds, or a timedelta.", _SPAN.format(0), _span()),
+    ]
+    unique_until: Annotated[
+        UniqueUntil | None,
+        Option(
+            "When the key is free: once the task is `delivered` (the default); or `finished`: has "
+            "run, retries included. Not for a canvas. [How long a key "
+            "holds](../guide/keys-and-tags.md#how-long-a-key-holds).",
+            " or ".join(ENDS),
+            _one_of(ENDS),
+        ),
+    ]
+    unique_for: Annotated[
+        DelayInput | None,
+        Option(
+            "Seconds, or a timedelta. With `finished`: the longest that the key is held after the "
+            "delivery, and after the start of each run; an hour by default. Alone: the key is held "
+            "at least so long after scheduling.",
+            _SPAN.format(0.001),
+            _span(least=1),
+        ),
+    ]
 
-    key: str | None
-    conflict: Conflict | None
-    max_wait: DelayInput | None
-    tags: Tags | None
-    late: Late | None
-    grace: DelayInput | None
-    unique_until: UniqueUntil | None
-    unique_for: DelayInput | None
+
+# By the names that a call uses, in the order in which an error lists them.
+OPTIONS: Mapping[str, Option] = {
+    AT: Option(
+        "The due time: an aware datetime; a naive one, read in the app's time zone; Unix time in "
+        "seconds; or ISO 8601 text. A past time means at once.",
+        of_tasks=False,
+    ),
+    AFTER: Option("The due time, from now: seconds, or a timedelta.", of_tasks=False),
+    ONCE_HEADER: Option(
+        "Whether workers drop [duplicates](../concepts/duplicates.md); before the setting.",
+        "true or false",
+        _truth,
+        of_tasks=False,
+    ),
+    CAPTURE_HEADER: Option("`False` leaves an `eta` to Celery.", "true or false", _truth),
+    **{
+        PREFIX + name: hint.__metadata__[0]
+        for name, hint in get_type_hints(TaskOptions, include_extras=True).items()
+    },
+}
+NAMES = tuple(PREFIX + name for name in TaskOptions.__annotations__)
 
 
 @dataclass(frozen=True)
@@ -124,8 +270,8 @@ def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if name.startswith(_NEAR) and name != PART and value is not None and name not in stamps
     }
     for name, value in given.items():
-        if name != OPTION and name not in _ALL:
-            *others, last = _ALL
+        if name != OPTION and name not in OPTIONS:
+            *others, last = OPTIONS
             expected = f"no such option; there are {', '.join(others)} and {last}"
             raise InvalidOption(name, value, expected)
     return given
@@ -166,32 +312,25 @@ def entry_options_of(given: Mapping[str, Any], task: Any = None) -> EntryOptions
     chosen = _with_defaults(given, task)
     if not chosen:
         return PLAIN
-    conflict, late = chosen.get(CONFLICT, REJECT), chosen.get(LATE, RUN)
-    if conflict not in POLICIES:
-        raise InvalidOption(CONFLICT, conflict, f"one of {', '.join(POLICIES)}")
-    if late not in (RUN, SKIP):
-        raise InvalidOption(LATE, late, f"{RUN} or {SKIP}")
+    conflict, late = value_of(CONFLICT, chosen, REJECT), value_of(LATE, chosen, RUN)
     if MAX_WAIT in chosen and conflict != DEBOUNCE:
         raise InvalidOption(MAX_WAIT, chosen[MAX_WAIT], f"{CONFLICT}={DEBOUNCE!r} beside it")
     if (GRACE in chosen) != (late == SKIP):
         both = f"{LATE}={SKIP!r} and {GRACE} together"
         raise InvalidOption(*((GRACE, chosen[GRACE]) if GRACE in chosen else (LATE, late)), both)
     made = Extras(
-        key=_text(KEY, chosen[KEY], _TEXT) if KEY in chosen else "",
-        tags=_tags(chosen.get(TAGS, ())),
-        grace_ms=_span_ms(GRACE, chosen[GRACE]) if GRACE in chosen else None,
+        key=value_of(KEY, chosen, ""),
+        tags=value_of(TAGS, chosen, ()),
+        grace_ms=value_of(GRACE, chosen),
         hold=_hold(chosen, given),
     )
-    wait = f" {_span_ms(MAX_WAIT, chosen[MAX_WAIT])}" if MAX_WAIT in chosen else ""
+    wait = f" {value_of(MAX_WAIT, chosen)}" if MAX_WAIT in chosen else ""
     return EntryOptions(made, "" if conflict == REJECT else conflict + wait)
 
 
 def _hold(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """Return how long the key holds, as :class:`Extras` has it."""
-    until, seconds = chosen.get(UNTIL, DELIVERED), chosen.get(FOR)
-    if until not in (DELIVERED, FINISHED):
-        raise InvalidOption(UNTIL, until, f"{DELIVERED} or {FINISHED}")
-    ms = 0 if seconds is None else _span_ms(FOR, seconds, least=1)
+    until, ms = value_of(UNTIL, chosen, DELIVERED), value_of(FOR, chosen, 0)
     if KEY not in chosen:
         for name in (UNTIL, FOR):
             if name in given:
@@ -216,35 +355,3 @@ def _with_defaults(given: Mapping[str, Any], task: Any) -> dict[str, Any]:
     if UNTIL in given and FOR not in given:
         chosen.pop(FOR, None)
     return chosen
-
-
-def _text(name: str, value: Any, expected: str, shown: Any = None) -> str:
-    if isinstance(value, str) and "\0" not in value:
-        try:
-            size = len(value.encode())
-        except UnicodeEncodeError:
-            size = 0
-        if 0 < size <= LONGEST:
-            return plain_text(value)
-    raise InvalidOption(name, value if shown is None else shown, expected)
-
-
-def _tags(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        raise InvalidOption(TAGS, value, f"a list of tags, like [{value[:LONGEST]!r}]")
-    if not isinstance(value, (list, tuple, set, frozenset)):
-        raise InvalidOption(TAGS, value, _TAGS)
-    tags = tuple(dict.fromkeys(_text(TAGS, tag, _TAGS, value) for tag in value))
-    if len(tags) > MOST_TAGS:
-        raise InvalidOption(TAGS, value, _TAGS)
-    return tags
-
-
-def _span_ms(name: str, value: Any, least: int = 0) -> int:
-    try:
-        ms = clock.by(value).ms
-    except InvalidDueTime:
-        ms = -1
-    if ms < least or (isinstance(value, timedelta) and value < timedelta(0)):
-        raise InvalidOption(name, value, _SPAN.format(least / 1000))
-    return ms
