@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Sized
 from datetime import timedelta, tzinfo
 from itertools import repeat
-from random import SystemRandom
+from random import Random
 from typing import Any, Union
 
 from ..core import clock
 from ..core.clock import DelayInput, TimeInput, When
 from ..core.errors import InvalidOption
 
-# Python's own numbers go on alike in all processes that were forked in C.
-_CHANCE = SystemRandom()
 _SPREAD = "two times, or two timedeltas, the earlier one first"
 
 Spread = tuple[Union[TimeInput, timedelta], Union[TimeInput, timedelta]]
@@ -74,5 +72,7 @@ def _spread(spread: Any, zone: tzinfo) -> Iterator[When | None]:
     first, last = own_time(earliest, zone), own_time(latest, zone)
     if first.mode != last.mode or first.ms > last.ms:
         raise InvalidOption("spread", spread, _SPREAD)
-    drawn = (_CHANCE.randint(first.ms, last.ms) for _ in repeat(None))
+    # Python's own generator continues with the same numbers in all processes that were forked in C.
+    chance, count = Random().random, last.ms - first.ms + 1
+    drawn = (first.ms + int(chance() * count) for _ in repeat(None))
     return (When(first.mode, ms, spread, first.rounded_us) for ms in drawn)

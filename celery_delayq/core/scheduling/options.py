@@ -293,6 +293,8 @@ def as_options(given: TaskOptions) -> dict[str, Any]:
     Raises:
         TypeError: an option does not exist.
     """
+    if not given:
+        return {}
     for name in given.keys() - TaskOptions.__annotations__.keys():
         *others, last = TaskOptions.__annotations__
         raise TypeError(f"no option {name!r}; there are {', '.join(others)} and {last}")

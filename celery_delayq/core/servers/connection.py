@@ -172,13 +172,17 @@ _AWAY = (
 )
 
 
+_EMPTY = b"$0\r\n\r\n"
+
+
 def packed(parts: Iterable[bytes | str | int]) -> list[bytes]:
     """Return a command as bulk strings of the Redis protocol.
 
-    In redis-py, packing takes a third of the time of a call with twenty arguments.
+    In redis-py, packing takes a third of the time of a call with twenty arguments. Half of an
+    entry's fields are empty.
     """
     texts = [part if isinstance(part, bytes) else str(part).encode() for part in parts]
-    return [b"$%d\r\n%s\r\n" % (len(text), text) for text in texts]
+    return [b"$%d\r\n%s\r\n" % (len(text), text) if text else _EMPTY for text in texts]
 
 
 class Connection:
