@@ -147,10 +147,22 @@ ScriptsOf = Callable[[Connection, Keys, Hooks], Scripts]
 class Services:
     """One app's settings, broker and store, for the layers above.
 
+    It has the attributes of :class:`Configured` as well; an invalid setting raises
+    ``InvalidSetting`` there.
+
     Args:
         app: The Celery app. Its configuration is read on first use.
         hooks: The hooks to call when tasks change.
     """
+
+    settings: Settings
+    endpoint: Server
+    has_store: bool
+    store_is_broker: bool
+    scripts: Sequence[Scripts]
+    membership: Membership
+    entries: Entries
+    copies: Copies
 
     def __init__(self, app: Celery, hooks: Hooks | None = None) -> None:
         self.app = app
@@ -162,14 +174,12 @@ class Services:
         self.backend_rests_until = 0.0  # by the monotonic clock, after the result backend failed
         self.is_off = False  # whether the app's configuration switches DelayQ off
 
-    @property
-    def settings(self) -> Settings:
-        """The current settings, validated.
+    if not TYPE_CHECKING:
 
-        Raises:
-            InvalidSetting: a setting is out of range or unknown.
-        """
-        return self.configured.settings
+        def __getattr__(self, name):
+            if name in Services.__annotations__:
+                return getattr(self.configured, name)
+            return self.__getattribute__(name)  # raises again
 
     @cached_property
     def broker(self) -> Broker:
@@ -183,20 +193,6 @@ class Services:
         return is_kept and works(Feature.REVOKED_RESULTS)
 
     @property
-    def endpoint(self) -> Server:
-        """The address of the store.
-
-        Raises:
-            InvalidSetting: no Redis is configured to hold tasks.
-        """
-        return self.configured.endpoint
-
-    @property
-    def has_store(self) -> bool:
-        """Whether a Redis is configured to hold tasks; if not, a warning says so once."""
-        return self.configured.has_store
-
-    @property
     def named_store(self) -> tuple[str, str]:
         """The store for the log: its URL without secrets, and the setting that holds the URL."""
         key = "broker_url" if self.settings.url is None else "delayq_url"
@@ -206,11 +202,6 @@ class Services:
     def named_broker(self) -> tuple[str, str]:
         """The broker for the log, like :attr:`named_store`."""
         return f"broker {self.broker.url}", written(self.app.conf, "broker_url")
-
-    @property
-    def store_is_broker(self) -> bool:
-        """Whether a script can push a message directly into the broker's lists."""
-        return self.configured.store_is_broker
 
     @property
     def timezone(self) -> tzinfo:
@@ -230,31 +221,6 @@ class Services:
         # Finding a Sentinel group's master has its own steps and time limit.
         reach = math.inf if self.endpoint.may_move else REACH
         return Connection(self.endpoint, reach=reach)
-
-    @property
-    def scripts(self) -> Sequence[Scripts]:
-        """The scripts of each shard, over the shared connection."""
-        return self.configured.scripts
-
-    @property
-    def key_sets(self) -> Sequence[Scripts]:
-        """The scripts of each set of keys: the shards', and the meeting place's if it is apart."""
-        return self.entries.key_sets
-
-    @property
-    def membership(self) -> Membership:
-        """The agreement between processes that share the store."""
-        return self.configured.membership
-
-    @property
-    def entries(self) -> Entries:
-        """The store's steps for callers."""
-        return self.configured.entries
-
-    @property
-    def copies(self) -> Copies:
-        """The store's steps for a worker that receives a relayed task."""
-        return self.configured.copies
 
     def steps_by_shard(self, *, owes: bool = False) -> list[ScannerSteps]:
         """Return a scanner's steps for each shard, over a new connection to each node.
@@ -422,7 +388,7 @@ class Configured:
     """The objects built from one state of the settings.
 
     Attributes:
-        settings: The validated settings.
+        settings: The settings, validated.
         conf: The configuration they come from.
         changes: The values set for this package's settings when this was built.
         now: Returns the entries over the shards that the store is known to have.
@@ -448,6 +414,11 @@ class Configured:
 
     @cached_property
     def endpoint(self) -> Server:
+        """The address of the store.
+
+        Raises:
+            InvalidSetting: no Redis is configured to hold tasks.
+        """
         settings = self.settings
         names = written(self.conf, "delayq_url"), written(self.conf, "delayq_transport_options")
         options, slot = settings.transport_options, Keys(settings.prefix).slot
@@ -455,6 +426,7 @@ class Configured:
 
     @cached_property
     def has_store(self) -> bool:
+        """Whether a Redis is configured to hold tasks; if not, a warning says so once."""
         broker = self._broker()
         if self.settings.url is not None or (broker.endpoint and not broker.failover):
             return True
@@ -466,6 +438,7 @@ class Configured:
 
     @cached_property
     def store_is_broker(self) -> bool:
+        """Whether a script can push a message directly into the broker's lists."""
         return is_direct(self._broker(), self.endpoint, self.settings)
 
     @cached_property
@@ -474,6 +447,7 @@ class Configured:
 
     @cached_property
     def scripts(self) -> list[Scripts]:
+        """The scripts of each shard, over the shared connection."""
         connection = self.connection
         prefix, shards = self.settings.prefix, self.settings.shards
         each = [Keys(prefix, shard, shards) for shard in range(shards)]
@@ -489,6 +463,7 @@ class Configured:
 
     @cached_property
     def membership(self) -> Membership:
+        """The agreement between processes that share the store."""
         broker, settings = self._broker(), self.settings
         return Membership(
             settings.timeout,
@@ -511,10 +486,12 @@ class Configured:
 
     @cached_property
     def entries(self) -> Entries:
+        """The store's steps for callers."""
         return Entries(self.scripts, self.membership, self.meeting_place, self.now)
 
     @cached_property
     def copies(self) -> Copies:
+        """The store's steps for a worker that receives a relayed task."""
         from .store.delivery import Copies
 
         lasts = max(self.settings.lease, self._broker().visibility_timeout)

@@ -30,7 +30,7 @@ def test_a_dump_is_loaded_into_any_number_of_shards(delayq_app, url, delayq, man
 @pytest.mark.usefixtures("many")
 def test_a_test_of_your_own_leaves_no_key_behind(delayq, redis):
     assert redis.exists("{delayq:0}:meta")
-    delete_all(delayq.services.key_sets)
+    delete_all(delayq.services.entries.key_sets)
     names = {Keys("delayq", at, n)[name] for n in (1, 3) for at in range(n) for name in KEYS}
     assert not names & {key.decode() for key in redis.keys("*")}
 

@@ -96,7 +96,7 @@ def _calls(services: Services) -> Iterator[Call]:
     for name, words in sorted({**given, "EVAL": ("", 0), "EVALSHA": ("", 0), "TIME": ()}.items()):
         yield Call("command", name, "", (name, *words))
     own = f"{{{services.settings.prefix}:*}}:*"
-    for keys in (scripts.keys for scripts in services.key_sets):
+    for keys in (scripts.keys for scripts in services.entries.key_sets):
         for channel in keys.channels("doctor"):
             yield Call("channel", channel, f"&{own}", ("PUBLISH", channel, ""))
             yield Call("channel", channel, f"&{own}", ("SUBSCRIBE", channel))

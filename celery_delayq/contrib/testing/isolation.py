@@ -77,7 +77,7 @@ def isolated(
             stack.enter_context(aside)
         sent = _sent.setdefault(settings["delayq_url"], set())
         services.start_anew(partial(MovedScripts, sent=sent))
-        stack.callback(lambda: stores.delete_all(services.key_sets))
+        stack.callback(lambda: stores.delete_all(services.entries.key_sets))
         clock = Clock(app)
         stack.enter_context(clock.shown())
         delayq = IsolatedDelayQ(app, clock)
