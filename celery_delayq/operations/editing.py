@@ -16,6 +16,7 @@ from ..core.errors import StoreUnavailable
 from ..core.message.headers import warn_of_expiry
 from ..core.services import HasServices, Services
 from ..core.store import Outcome
+from ..core.store.changes import Rewrite
 from ..core.store.record import NewRecord, Tags
 from ..core.tasks.scheduled_task import Named, checked_revision, of_one_task, target_of
 from .edits import KEPT, Edit, edited
@@ -100,10 +101,11 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
             return Outcome.UNCHANGED
         if entry is None:
             # The step itself decides: the task may have left the store, or may just be arriving.
-            outcome = services.entries.edit(who, None, NewRecord(b"", b"", b""))
+            what = Rewrite(None, NewRecord(b"", b"", b""))
         else:
             new, expires = edited(services, entry, changes)
-            outcome = services.entries.edit(who, entry.record, new)
+            what = Rewrite(entry.record, new)
+        outcome, _ = services.entries.change(who, what)
         if entry is not None and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
             services.hooks.edited(entry.task_id)
             warn_of_expiry([(entry.task_id, entry.due_ms, expires)])

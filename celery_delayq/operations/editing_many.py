@@ -9,7 +9,6 @@ from ..core.errors import NotATask, UnreadableRecord
 from ..core.message.headers import LAUNCH, warn_of_expiry
 from ..core.services import Services
 from ..core.store import Filter, Match, Shard, State
-from ..core.store.changes import edit
 from ..core.store.record import NewRecord, Record
 from ..core.store.selection import peek
 from ..core.store.values import entry_of
@@ -28,7 +27,6 @@ class EditMany(Rewriting[Tally]):
         changes: The new values.
     """
 
-    write = staticmethod(edit)
     name = "edit"
 
     def __init__(self, services: Services, chosen: Filter, bulk: str, changes: Edit) -> None:

@@ -20,7 +20,6 @@ from ..core.leaves import LEAVES, leaf
 from ..core.message.headers import LAUNCH
 from ..core.services import Services
 from ..core.store import Filter, Match, Shard, label_of
-from ..core.store.changes import release
 from ..core.store.record import NewRecord, Record
 from ..core.store.selection import peek
 from ..core.store.values import State, entry_of
@@ -80,8 +79,8 @@ class Release(Rewriting[ReleaseTally]):
         bulk: The name of the change.
     """
 
-    write = staticmethod(release)
     name = "release"
+    releases = True
 
     def __init__(self, services: Services, chosen: Filter, bulk: str) -> None:
         super().__init__(services, chosen, bulk)

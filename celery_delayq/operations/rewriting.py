@@ -7,14 +7,15 @@ read a batch --> make the new records --> write them, each if it is unchanged
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 from ..core import clock
 from ..core.errors import StoreUnavailable
 from ..core.hooks import part_of
 from ..core.services import Services
-from ..core.store import Change, Filter, Match, Outcome, Shard, target_of_member
+from ..core.store import Filter, Match, Outcome, Shard, target_of_member
+from ..core.store.changes import Rewrite, rewritten
 from ..core.store.record import NewRecord, Record
 from ..core.store.selection import peek
 from ..core.tasks.selection import Tally
@@ -35,12 +36,12 @@ class Rewriting(Generic[SomeTally]):
         bulk: The name of the change.
 
     Attributes:
-        write: The store's step.
         name: The operation, to name in errors.
+        releases: Whether it delivers them at once.
     """
 
-    write: Callable[..., list[Change]]
     name: str
+    releases = False
 
     def __init__(self, services: Services, chosen: Filter, bulk: str) -> None:
         self._services = services
@@ -63,23 +64,29 @@ class Rewriting(Generic[SomeTally]):
         until = clock.monotonic() + self._services.settings.timeout
         left = list(members)
         while left:
-            changed = []
+            again = []
             for some in self._batches(shard, left, tally):
-                parts = [(target_of_member(met.member), seen, new) for met, seen, new in some]
+                parts = [
+                    (target_of_member(met.member), self._rewrite(seen, new))
+                    for met, seen, new in some
+                ]
                 with part_of(self._bulk):
-                    changes = type(self).write(shard, parts, chosen=self._chosen.text)
+                    changes = rewritten(shard, parts)
                 for (met, seen, _), change in zip(some, changes, strict=True):
                     if change.outcome is Outcome.UNCHANGED:
-                        changed.append(met.member)
+                        again.append(met.member)
                         continue
                     tally.changed(change.outcome)
                     if change.outcome in (Outcome.DONE, Outcome.UNCERTAIN):
                         self.done(met, seen, tally)
-            left = changed
+            left = again
             if left and clock.monotonic() >= until:
                 raise StoreUnavailable(
                     self.name, "other processes keep changing the same tasks", False
                 )
+
+    def _rewrite(self, seen: Record, new: NewRecord) -> Rewrite:
+        return Rewrite(seen, new, self.releases, chosen=self._chosen.text)
 
     def _batches(
         self, shard: Shard, members: Sequence[bytes], tally: SomeTally

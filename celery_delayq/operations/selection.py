@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import InvalidOption
 from ..core.store import Position
+from ..core.store.changes import WAITING
 from ..core.tasks.changing import Changes
 from ..core.tasks.scheduled_task import of_many
 from ..core.tasks.selection import (
-    WAITING,
     Count,
     Progress,
     Selection,

@@ -6,6 +6,7 @@ import pytest
 from celery import states
 
 from celery_delayq.core.handover.scanner import Outbox
+from celery_delayq.core.store.changes import Removal
 from tests.app.support import FAR
 from tests.support.shards import each, keys_of
 
@@ -92,7 +93,7 @@ def test_a_revoked_that_lands_after_the_id_was_scheduled_anew_is_taken_back(
     app, delayq, add, drain, monkeypatch
 ):
     result = add.delay_until(FAR, 1)
-    delayq.services.entries.cancel(result.id, owes=True)
+    delayq.services.entries.change(result.id, Removal("caller"))
     plain = app.backend.mark_as_revoked
 
     def late(*args, **options):

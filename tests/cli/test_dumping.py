@@ -7,6 +7,7 @@ import pytest
 from celery.bin.celery import celery
 from click.testing import CliRunner
 
+from celery_delayq.core.store.changes import Removal
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import MODULE
 from tests.operations.test_cli import HOSTILE, printable
@@ -61,7 +62,7 @@ def test_in_flight_tasks_and_owed_results_are_reported(delayq_app, redis, redis_
     at(relayed.delayq, "leased")
     relayed.send_task("t", task_id="b", delayq_at=FAR)
     # The process that cancelled it died before it stored REVOKED.
-    relayed.delayq.services.entries.cancel("b", owes=True)
+    relayed.delayq.services.entries.change("b", Removal("caller"))
     relayed.delayq.pause(all=True)
 
     result = run("dump", app=relayed)

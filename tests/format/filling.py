@@ -14,6 +14,7 @@ from kombu import Exchange, Queue
 from celery_delayq import DelayQ
 from celery_delayq.core.clock import monotonic
 from celery_delayq.core.store import Keys
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.delivery import ScannerSteps
 from tests.app.support import FAR, LONG_AGO, arrive_in_protocol_1
 
@@ -117,7 +118,7 @@ def _leave(delayq: DelayQ) -> None:
     for task_id in ("cancelled", "owed"):
         _send(delayq, task_id, FAR)
     delayq.cancel("cancelled")
-    delayq.services.entries.cancel("owed", owes=True)
+    delayq.services.entries.change("owed", Removal("caller"))
     for task_id in ("of a bulk", "of a bulk too"):
         _send(delayq, task_id, FAR, delayq_tags=["gone"])
     with delayq.acting("ann"):

@@ -26,11 +26,11 @@ from celery_delayq.core.store import (
     Entry,
     Filter,
     LeasedEntry,
-    changes,
     counts,
     entries,
     selection,
 )
+from celery_delayq.core.store.changes import Removal, Rewrite
 from celery_delayq.core.store.delivery import ScannerSteps
 from celery_delayq.core.store.entries import OldEntry
 from celery_delayq.core.store.keys import target_of
@@ -136,13 +136,13 @@ def fitting(store: Store) -> Prepared:
     store.at("relay", "waiting", due_ms=NOW_MS + 1, extras=extras("waiting"))
     store.set_ms(NOW_MS + 2000)
     store.schedule("revoked", FAR_MS, share=True)
-    _, cancelled = store.entries.cancel("revoked", owes=True)
+    cancelled = store.entries.change("revoked", Removal("caller"))[1].cancelled
     store.raw.zadd(store.keys["outbox"], {"revoked": 0})
     store.raw.hset(store.keys["holders"], "its key", b"left\xff1.2")
     store.raw.zadd(store.keys["held"], {"its key": FAR_MS})
     store.schedule("undoable", FAR_MS, share=True, extras=extras("undoable"))
     with part_of("bulk"):
-        store.entries.cancel("undoable", keeps=KEEPS)
+        store.entries.change("undoable", Removal(keeps=KEEPS))
     _rule(store, "rule")
     (operation, *_), _ = store.known_calls()
     read, revision = store.entries.find("list"), revision_of(store)
@@ -225,7 +225,7 @@ def _say_ended(ready: Prepared) -> object:
 def _released(ready: Prepared) -> list[Outcome | None]:
     target, record = target_of("list"), ready.read.record
     new = record.released(new_record("list", header_for("L", "celery")))
-    return [one.outcome for one in changes.release(ready.store.shard, [(target, record, new)])]
+    return [ready.store.entries.change(target, Rewrite(record, new, releases=True))[0]]
 
 
 MISPLACED = Finding("record_without_place", "list", "records", b"list")
@@ -353,7 +353,7 @@ OPERATIONS = (
     ),
     writes(
         "cancel",
-        lambda ready: ready.store.entries.cancel("list")[0],
+        lambda ready: ready.store.entries.change("list", Removal())[0],
         Outcome.DONE,
         ends="list",
         face=of_id("cancel"),

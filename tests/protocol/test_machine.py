@@ -22,6 +22,7 @@ from celery_delayq.contrib.care.inconsistencies import COUNTED
 from celery_delayq.contrib.care.repairing import repair
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import State
+from celery_delayq.core.store.changes import Removal, Rewrite
 from celery_delayq.core.store.record import NewRecord
 from celery_delayq.errors import AlreadyScheduled
 from tests.protocol.machine import (
@@ -96,10 +97,10 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.tasks)
     @rule(task_id=ids)
     def cancel(self, task_id):
-        outcome, cancelled = self.store.entries.cancel(task_id)
+        outcome, change = self.store.entries.change(task_id, Removal())
         held = task_id in self.model.tasks
         assert outcome is self.model.cancel(task_id)
-        assert (cancelled is not None) == (held and task_id not in self.model.tasks)
+        assert (change.cancelled is not None) == (held and task_id not in self.model.tasks)
 
     @precondition(lambda self: self.model.tasks)
     @rule(task_id=ids, mode=st.sampled_from(["at", "after", "by"]), delta=bands)
@@ -123,7 +124,7 @@ class Machine(RuleBasedStateMachine):
         expected = self.model.edit(task_id, seen, queue, shares)
         if entry is None:
             nothing = NewRecord(b"", b"", b"")
-            assert self.store.entries.edit(task_id, None, nothing) is expected
+            assert self.store.entries.change(task_id, Rewrite(None, nothing))[0] is expected
         else:
             options = {"to": queue, "share": shares, "entry": entry}
             assert self.store.edit(task_id, "x" * 5000 * large, **options) is expected

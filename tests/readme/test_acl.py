@@ -9,6 +9,7 @@ import pytest
 from celery_delayq.core import clock
 from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.scripts import load
 from celery_delayq.core.store.wakeup import TIMEOUT, Wakeup
 from celery_delayq.errors import StoreError
@@ -132,10 +133,10 @@ def test_a_cancel_without_the_right_to_move_the_tombstones_on_is_done_and_says_s
     store.raw.hset(store.keys["meta"], "remember_since", NOW_MS)
     store.set_ms(NOW_MS + 6000)  # so that it begins a generation of calls
 
-    outcome, cancelled = store.entries.cancel("a")
+    outcome, change = store.entries.change("a", Removal())
 
     assert outcome is Outcome.DONE
-    assert b'"a"' in cancelled.message
+    assert b'"a"' in change.cancelled.message
     assert store.record("a") is None
 
 

@@ -30,6 +30,7 @@ from celery_delayq.core.store import (
     Shard,
     selection,
 )
+from celery_delayq.core.store.changes import Move, Removal, Rewrite
 from celery_delayq.core.store.delivery import Copies, ScannerSteps
 from celery_delayq.core.store.keys import KEYS, Keys
 from celery_delayq.core.store.record import (
@@ -301,7 +302,7 @@ class Store:
             return self._checked(place, ids)
         if place == "cancelled":
             for task_id in ids:
-                self.entries.cancel(task_id)
+                self.entries.change(task_id, Removal())
             return self._checked(place, ids)
         if place == "parked":
             queue = options.get("queue", "celery")
@@ -363,7 +364,7 @@ class Store:
 
     def reschedule(self, who, when, **conditions) -> tuple[Outcome, int | None]:
         """Give an entry another due time; returns that, in ms, if it was done."""
-        outcome, change = self.entries.move(who, when, **conditions)
+        outcome, change = self.entries.change(who, Move(when, **conditions))
         return outcome, change.due_ms
 
     def pages(self, chosen: Filter):
@@ -373,7 +374,9 @@ class Store:
     def edit(self, task_id, payload="", *, entry=None, **options):
         """Give an entry, as it was read, another message, and so on: see `edited`."""
         entry = entry or self.entries.find(task_id)
-        return self.entries.edit(task_id, entry.record, edited(entry, payload, **options))
+        return self.entries.change(
+            task_id, Rewrite(entry.record, edited(entry, payload, **options))
+        )[0]
 
     def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
         """A copy arrives at a worker; returns the attempt that arrived first."""

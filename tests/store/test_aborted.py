@@ -21,7 +21,8 @@ from celery_delayq.core import clock
 from celery_delayq.core.clock import When
 from celery_delayq.core.hooks import part_of
 from celery_delayq.core.servers.connection import packed
-from celery_delayq.core.store import NewEntry, What, changes, entries
+from celery_delayq.core.store import NewEntry, What, entries
+from celery_delayq.core.store.changes import Move, Removal, Rewrite, changed, rewritten
 from celery_delayq.core.store.entries import OldEntry
 from celery_delayq.core.store.keys import target_of_key, target_of_member
 from celery_delayq.core.store.record import Extras, NewRecord, Template, header_for, lane_for
@@ -239,7 +240,7 @@ def alone(*kept):
     def change(ready):
         for task_id in ready.ids:
             if task_id not in kept:
-                ready.store.entries.cancel(task_id)
+                ready.store.entries.change(task_id, Removal())
 
     return change
 
@@ -285,7 +286,7 @@ def own_timer(ready):
 
 def generations_over(ready):
     """The records of calls are so old that the next call begins another generation."""
-    ready.store.entries.cancel("nobody")
+    ready.store.entries.change("nobody", Removal())
     ready.store.set_ms(NOW_MS + 60_000)
 
 
@@ -302,7 +303,7 @@ def old_generation(ready):
 def was_taken(ready):
     """The message of "new" became an entry, which was cancelled."""
     ready.store.schedule("new", FAR_MS, delivery=ready.store.delivery("new"))
-    ready.store.entries.cancel("new")
+    ready.store.entries.change("new", Removal())
 
 
 def clock_back(ready):
@@ -390,11 +391,11 @@ def _nack(verdict):
 
 
 def _cancel(task_id):
-    return lambda ready: ready.store.entries.cancel(task_id)
+    return lambda ready: ready.store.entries.change(task_id, Removal())
 
 
 def _cancel_undoably(ready):
-    ready.store.entries.cancel("list", keeps=KEEPS)
+    ready.store.entries.change("list", Removal(keeps=KEEPS))
 
 
 def _undo(*ids):
@@ -406,7 +407,7 @@ def cancelled(task_id, before=lambda _: None):
 
     def change(ready):
         before(ready)
-        ready.store.entries.cancel(task_id, keeps=KEEPS, owes=True)
+        ready.store.entries.change(task_id, Removal("caller", keeps=KEEPS))
 
     return change
 
@@ -480,7 +481,7 @@ def undo_over(ready):
 
 
 def _cancel_owing(ready):
-    ready.store.entries.cancel("list", owes=True)
+    ready.store.entries.change("list", Removal("caller"))
 
 
 def _reschedule(task_id, ms=NOW_MS - 1):
@@ -506,9 +507,10 @@ def _release(*ids, payload="new"):
             where = "celery" if found.record.is_for_list else ROUTE
             kind = "L" if found.record.is_for_list else "R"
             new = new_record(task_id, header_for(kind, where), payload)
-            parts.append((task_id, found.record, found.record.released(new)))
+            released = found.record.released(new)
+            parts.append((task_id, Rewrite(found.record, released, releases=True)))
         if parts:
-            changes.release(store.shard, parts)
+            rewritten(store.shard, parts)
 
     return take
 
@@ -522,12 +524,12 @@ def _edit_several(ready):
         ("waiting", {"kind": "L"}),
     ):
         entry = ready.store.entries.find(task_id)
-        parts.append((task_id, entry.record, edited(entry, "new", **options)))
-    changes.edit(ready.store.shard, parts)
+        parts.append((task_id, Rewrite(entry.record, edited(entry, "new", **options))))
+    rewritten(ready.store.shard, parts)
 
 
 def _edit_nothing(ready):
-    ready.store.entries.edit("nobody", None, NewRecord(b"", b"", b""))
+    ready.store.entries.change("nobody", Rewrite(None, NewRecord(b"", b"", b"")))
 
 
 def extras(ready):
@@ -540,17 +542,17 @@ MANY = ["list", target_of_key("key"), "nobody", "keyed", "waiting", "dead"]
 
 
 def _cancel_many(ready):
-    list(changes.cancel(ready.store.shard, MANY, revoker="caller"))
+    list(changed(ready.store.shard, Removal("caller"), MANY))
 
 
 def _reschedule_many(ready):
-    list(changes.reschedule(ready.store.shard, MANY, When("at", NOW_MS - 1)))
+    list(changed(ready.store.shard, Move(When("at", NOW_MS - 1)), MANY))
 
 
 def _remove_unreadable(ready):
     # Because it was scheduled second.
     member = (4).to_bytes(6, "big") + b"dead"
-    list(changes.cancel(ready.store.shard, [target_of_member(member)], remove=True))
+    list(changed(ready.store.shard, Removal(only_dead=True), [target_of_member(member)]))
 
 
 def _retry(task_id):

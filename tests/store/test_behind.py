@@ -5,7 +5,7 @@ import pytest
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
-from celery_delayq.core.store.changes import release
+from celery_delayq.core.store.changes import Removal, Rewrite
 from celery_delayq.core.store.lookup import find
 from celery_delayq.core.store.record import Extras
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
@@ -233,7 +233,7 @@ def moved(store):
 
 
 def cancelled(store):
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
 
 
 def edited_away(store):
@@ -347,7 +347,7 @@ def test_a_relayed_task_waits_in_its_own_index(store, hold):
 def test_a_replacement_that_is_late_changes_nothing(store, way):
     made = late(store)
     if way == "cancel":
-        store.entries.cancel(KEY)
+        store.entries.change(KEY, Removal())
     else:
         behind(store, "c")
     before = store.snapshot()
@@ -372,7 +372,7 @@ def test_a_task_with_the_id_of_the_holder_does_not_free_its_key(store):
     store.schedule_relayed("a", extras=FINISHED, conflict="replace")
     entry = find(store.shard, "a")
     new = edited(entry, kind="R", share=False)
-    release(store.shard, [("a", entry.record, new)])
+    store.entries.change("a", Rewrite(entry.record, new, releases=True))
     store.take("unsent", "a")
     assert ends(store) == END_MS
     assert [*check(store.entries)] == []

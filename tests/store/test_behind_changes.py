@@ -6,7 +6,7 @@ from celery_delayq.contrib.care.checking import check
 from celery_delayq.contrib.care.repairing import repair
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Filter, Outcome, State, entries
-from celery_delayq.core.store.changes import release
+from celery_delayq.core.store.changes import Removal, Rewrite
 from celery_delayq.core.store.lookup import find
 from celery_delayq.core.store.record import Extras, header_for
 from celery_delayq.core.store.selection import read
@@ -93,7 +93,7 @@ def selected(store, state):
 @pytest.mark.usefixtures("second")
 @pytest.mark.parametrize("who", [KEY, "b"])
 def test_cancel_removes_it_and_the_holder_keeps_the_key(store, who):
-    assert store.entries.cancel(who)[0] is Outcome.DONE
+    assert store.entries.change(who, Removal())[0] is Outcome.DONE
     assert store.all_places() == {}
     assert ends(store) == END_MS
     store.check()
@@ -145,8 +145,8 @@ def test_with_another_key_it_waits_no_longer(store, extras, change):
 def test_released_it_goes(store, shard_steps, size):
     entry = find(store.shard, "b")
     new = edited(entry, "x" * size, share=False)
-    [change] = release(store.shard, [("b", entry.record, new)])
-    assert change.outcome is Outcome.DONE
+    outcome, _ = store.entries.change("b", Rewrite(entry.record, new, releases=True))
+    assert outcome is Outcome.DONE
     assert store.places("b") == ["due"]
     assert find(store.shard, "b").extras.key == ""
     assert shard_steps.hand_over().handed_over == 1
@@ -270,5 +270,5 @@ def test_a_task_that_lost_its_key_and_goes_on_is_no_finding(store, hold):
     store.set_ms(END_MS)
     schedule(store, "b")
     schedule(store, "a", **going_on(hold))
-    store.entries.cancel("b")
+    store.entries.change("b", Removal())
     assert [*check(store.entries)] == []

@@ -6,6 +6,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Membership, Outcome
+from celery_delayq.core.store.changes import Removal
 from tests.store import requests
 from tests.store.requests import TIMEOUT_US, cancel, now_us, reschedule, schedule
 from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
@@ -191,9 +192,9 @@ def test_a_cancel_finds_what_an_overtaken_reschedule_left(store):
     call = reschedule(store, "a", "by", 5)
     store.set_ms(NOW_MS + 1)
     store.reschedule("a", When("at", NOW_MS + 9))
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     assert call.send() == [b"answer", b"not_found"]
-    assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND
+    assert store.entries.change("a", Removal())[0] is Outcome.NOT_FOUND
 
 
 # An entry delivered soon after its last change leaves a fence against older requests.

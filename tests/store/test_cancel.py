@@ -5,6 +5,7 @@ import json
 import pytest
 
 from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.changes import Removal
 from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 
 pytestmark = pytest.mark.core
@@ -16,9 +17,9 @@ both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 @pytest.mark.parametrize("share", [False, True])
 def test_the_message_of_a_cancelled_entry_is_returned(store, put, share):
     getattr(store, put)("a", FAR_MS, payload="x", share=share)
-    outcome, cancelled = store.entries.cancel("a")
+    outcome, change = store.entries.change("a", Removal())
     assert outcome is Outcome.DONE
-    assert json.loads(cancelled.message)["body"] == "x"
+    assert json.loads(change.cancelled.message)["body"] == "x"
 
 
 @both_kinds
@@ -26,7 +27,7 @@ def test_other_entries_are_untouched(store, put):
     for task_id in ("a", "aa", "b"):
         getattr(store, put)(task_id, FAR_MS)
     kept = store.record("aa"), store.record("b")
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     assert (store.record("aa"), store.record("b")) == kept
     assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)] == ["aa", "b"]
     store.check()
@@ -36,7 +37,7 @@ def test_other_entries_are_untouched(store, put):
 def test_an_unknown_id_is_not_found_and_changes_nothing(store, task_id):
     store.schedule("a", FAR_MS)
     before = store.snapshot()
-    assert store.entries.cancel(task_id) == (Outcome.NOT_FOUND, None)
+    assert store.entries.change(task_id, Removal())[0] is Outcome.NOT_FOUND
     assert store.snapshot() == before
 
 
@@ -44,8 +45,8 @@ def test_a_cancel_means_the_entry_scheduled_anew_after_the_hand_over(store):
     store.schedule("a")
     store.steps().hand_over()
     store.schedule("a", FAR_MS)
-    assert store.entries.cancel("a")[0] is Outcome.DONE
-    assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND
+    assert store.entries.change("a", Removal())[0] is Outcome.DONE
+    assert store.entries.change("a", Removal())[0] is Outcome.NOT_FOUND
 
 
 def test_the_trace_of_what_was_cancelled_is_bounded(store):
@@ -56,8 +57,8 @@ def test_the_trace_of_what_was_cancelled_is_bounded(store):
     for task_id, kept in (("a", [9_999, 0]), ("b", [0, 10_000])):
         # A call about one entry looks at the size only if it begins a generation of answers.
         store.set_ms(now_ms := now_ms + TIMEOUT_MS + 1000)
-        store.entries.cancel(task_id)
+        store.entries.change(task_id, Removal())
         assert [
             store.raw.hlen(store.keys[name]) for name in ("tombstones", "tombstones_old")
         ] == kept
-    assert store.entries.cancel("b") == (Outcome.NOT_FOUND, None)
+    assert store.entries.change("b", Removal())[0] is Outcome.NOT_FOUND

@@ -11,6 +11,7 @@ from celery_delayq.contrib.care.checking import check
 from celery_delayq.contrib.care.inconsistencies import KINDS
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry
+from celery_delayq.core.store.changes import Move, Removal
 from celery_delayq.core.store.record import Extras, header_for
 from tests.operations.table import fitting
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, new_record, template_of
@@ -126,7 +127,7 @@ def test_of_what_has_extras_nothing_is_left(store, extras, relayed):
     store.steps().hand_over()
     shard_steps = store.steps()
     shard_steps.ack(shard_steps.claim(5)[0])
-    store.entries.cancel("cancelled")
+    store.entries.change("cancelled", Removal())
     assert kinds(store) == set()
     assert not store.raw.exists(key(store, "holders"), key(store, "tags"), key(store, "records"))
 
@@ -162,9 +163,9 @@ def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
             task_id = f"a{dice.randrange(200)}"
             step = dice.randrange(5)
             if step == 0:
-                entries.cancel(task_id)
+                entries.change(task_id, Removal())
             elif step == 1:
-                entries.move(task_id, When("at", NOW_MS + dice.randrange(2) * 1000))
+                entries.change(task_id, Move(When("at", NOW_MS + dice.randrange(2) * 1000)))
             elif step == 2:
                 shard_steps.hand_over()
                 shard_steps.ack(shard_steps.claim(3)[0])

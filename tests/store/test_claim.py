@@ -8,6 +8,7 @@ import pytest
 
 from celery_delayq.core.clock import When, from_ms
 from celery_delayq.core.store import Outcome, State
+from celery_delayq.core.store.changes import Removal
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, tally
 from tests.support.network import CUT
 
@@ -149,7 +150,7 @@ def test_an_ack_leaves_nothing_but_the_trace(store, shard_steps):
     assert shard_steps.ack(shard_steps.claim(1).entries) == 1
     names = ("relay", "leased", "records", "templates", "template_uses", "claims")
     assert [name for name in names if store.raw.exists(store.keys[name])] == []
-    assert store.entries.cancel("a")[0] is Outcome.HANDED_OVER
+    assert store.entries.change("a", Removal())[0] is Outcome.HANDED_OVER
 
 
 def test_the_end_of_a_token_is_not_the_token(store, shard_steps):
@@ -168,7 +169,7 @@ def test_nothing_to_ack_or_release_asks_redis_nothing(start_redis, store_on):
 
 
 def scheduled_anew(store, *_):
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     put(store, "a", due_ms=FAR_MS)
 
 
@@ -181,7 +182,7 @@ MEANWHILE = {
     "acknowledged": lambda _, shard_steps, claims: shard_steps.ack(claims),
     "taken back": lambda _, shard_steps, __: shard_steps.reclaim(),
     "claimed by another scanner": claimed_by_another,
-    "cancelled": lambda store, *_: store.entries.cancel("a"),
+    "cancelled": lambda store, *_: store.entries.change("a", Removal()),
     "rescheduled": lambda store, *_: store.reschedule("a", When("at", FAR_MS)),
     "scheduled anew": scheduled_anew,
 }

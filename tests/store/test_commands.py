@@ -4,6 +4,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, State
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.keys import target_of_key
 from celery_delayq.core.store.record import Extras, lane_for
 from tests.store.support import FAR_MS
@@ -12,12 +13,12 @@ PAST_MS = 1
 
 CALLS = {
     "schedule": (13, lambda store: store.schedule("new", FAR_MS, share=True)),
-    "cancel": (11, lambda store: store.entries.cancel("a", tells=False)),
-    "cancel, owing REVOKED": (14, lambda store: store.entries.cancel("a", owes=True)),
+    "cancel": (11, lambda store: store.entries.change("a", Removal(tells=False))),
+    "cancel, owing REVOKED": (14, lambda store: store.entries.change("a", Removal("caller"))),
     "reschedule": (8, lambda store: store.reschedule("a", When("at", FAR_MS + 1))),
     "get": (4, lambda store: store.entries.find("a")),
     "get of an unknown id": (4, lambda store: store.entries.find("nobody")),
-    "cancel of an unknown id": (10, lambda store: store.entries.cancel("nobody")),
+    "cancel of an unknown id": (10, lambda store: store.entries.change("nobody", Removal())),
     "get by key": (5, lambda store: store.entries.find(target_of_key("key"))),
     "keyed replace": (
         25,
@@ -37,8 +38,8 @@ def busy(real_store):
             if not store.record(task_id):
                 store.schedule(task_id, FAR_MS, share=True, extras=Extras(key))
         call(store)
-        store.entries.cancel("new")
-    store.entries.cancel("a")
+        store.entries.change("new", Removal())
+    store.entries.change("a", Removal())
     store.schedule("a", FAR_MS, share=True)
     store.schedule("keyed", FAR_MS, share=True, extras=Extras("key"))
     store.raw.delete(store.keys["outbox"], store.keys["outbox_messages"])
@@ -136,7 +137,7 @@ def test_a_parked_entry_is_found_though_each_entry_waited_when_the_pause_began(b
     scanner.hand_over()
     assert tidy(busy) is None
     assert busy.entries.find("parked").state is State.PAUSED
-    assert busy.entries.cancel("parked")[0] is Outcome.DONE
+    assert busy.entries.change("parked", Removal())[0] is Outcome.DONE
     assert busy.places("parked") == []
 
 
@@ -162,4 +163,4 @@ def test_an_entry_that_lost_its_place_makes_it_untidy_at_the_next_heartbeat(busy
 def test_an_entry_whose_attempt_failed_is_cancelled_as_uncertain(busy):
     kill(busy, "uncertain")
     busy.steps().hand_over()
-    assert busy.entries.cancel("relayed")[0] is Outcome.UNCERTAIN
+    assert busy.entries.change("relayed", Removal())[0] is Outcome.UNCERTAIN

@@ -6,6 +6,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry, Outcome
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import Extras, Template, header_for, labels_for
 from celery_delayq.errors import AlreadyScheduled, InFlight
 from tests.store.support import FAR_MS, LINES, NOW_MS, PLACES, ROUTE, WAITING, new_record
@@ -228,7 +229,7 @@ def test_an_entry_that_takes_the_id_of_an_uncertain_one_is_uncertain(
     if move:
         assert store.reschedule("old", When("by", 5))[0] is Outcome.UNCERTAIN
 
-    outcome, _ = store.entries.cancel("old")
+    outcome, _ = store.entries.change("old", Removal())
 
     assert outcome is Outcome.UNCERTAIN
     assert store.entries.cancelled_ms_ago("old") is None

@@ -7,6 +7,7 @@ import pytest
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, State
+from celery_delayq.core.store.changes import Removal, Rewrite
 from celery_delayq.core.store.record import Extras, NewRecord, lane_for
 from celery_delayq.errors import UnreadableRecord
 from tests.store.support import FAR_MS, LINES, NOW_MS, WAITING, tally
@@ -76,7 +77,7 @@ def test_an_unreadable_entry_is_left_as_it_is(store):
     before = store.snapshot()
 
     with pytest.raises(UnreadableRecord):
-        store.entries.edit("a", None, NOTHING)
+        store.entries.change("a", Rewrite(None, NOTHING))
 
     assert store.snapshot() == before
 
@@ -88,8 +89,8 @@ def test_an_entry_can_be_edited_by_its_key(store):
     store.schedule("a", FAR_MS, extras=EXTRAS)
     entry = store.entries.find(b"kkey")
 
-    assert store.entries.edit(b"kkey", None, NOTHING) is Outcome.UNCHANGED
-    assert store.entries.edit(b"knone", None, NOTHING) is Outcome.NOT_FOUND
+    assert store.entries.change(b"kkey", Rewrite(None, NOTHING))[0] is Outcome.UNCHANGED
+    assert store.entries.change(b"knone", Rewrite(None, NOTHING))[0] is Outcome.NOT_FOUND
     assert store.edit(b"kkey", "new", entry=entry) is Outcome.DONE
     assert body_of(store, "a") == "new"
 
@@ -125,7 +126,7 @@ def test_an_edited_entry_stays_in_its_place_with_its_time_and_error(store, place
     assert after.state is before.state or place == "lapsed"
     assert list(check(store.entries)) == []
     store.check()
-    assert store.entries.cancel("a")[0] in (Outcome.DONE, Outcome.UNCERTAIN)
+    assert store.entries.change("a", Removal())[0] in (Outcome.DONE, Outcome.UNCERTAIN)
     assert store.places("a") == []
 
 

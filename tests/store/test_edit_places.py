@@ -6,6 +6,7 @@ import pytest
 
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.store import Outcome, State
+from celery_delayq.core.store.changes import Removal, Rewrite
 from celery_delayq.core.store.record import Extras, NewRecord, lane_for
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
 from tests.store import requests
@@ -126,9 +127,12 @@ def test_a_change_by_the_old_key_does_not_reach_it(store):
     store.schedule("a", FAR_MS, extras=Extras("old"))
     store.edit("a", extras=Extras("new"))
 
-    assert store.entries.cancel(b"kold")[0] is Outcome.NOT_FOUND
-    assert store.entries.edit(b"kold", None, NewRecord(b"", b"", b"")) is Outcome.NOT_FOUND
-    assert store.entries.cancel(b"knew")[0] is Outcome.DONE
+    assert store.entries.change(b"kold", Removal())[0] is Outcome.NOT_FOUND
+    assert (
+        store.entries.change(b"kold", Rewrite(None, NewRecord(b"", b"", b"")))[0]
+        is Outcome.NOT_FOUND
+    )
+    assert store.entries.change(b"knew", Removal())[0] is Outcome.DONE
 
 
 # Late requests, of callers that were interrupted.
@@ -139,7 +143,7 @@ def test_a_late_edit_gives_no_key_that_had_another_holder_since(store):
     late = requests.edit(store, "a", extras=Extras("k"))
     later(store)
     store.schedule("b", FAR_MS, extras=Extras("k"))
-    store.entries.cancel(b"kk")
+    store.entries.change(b"kk", Removal())
 
     assert late.send() == [b"stale"]
 

@@ -7,6 +7,7 @@ import pytest
 from celery_delayq.core import clock
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry, Outcome, State
+from celery_delayq.core.store.changes import Move, Removal, Rewrite
 from celery_delayq.core.store.record import NewRecord
 from celery_delayq.errors import AlreadyScheduled, StoreFull
 from tests.store import requests
@@ -95,7 +96,7 @@ def test_an_entry_can_be_rescheduled_and_cancelled(store, place):
     fill(store)
     assert store.reschedule("a", When("at", NOW_MS + 1)) == (Outcome.DONE, NOW_MS + 1)
     assert store.entries.state("a") is State.SCHEDULED
-    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.entries.change("a", Removal())[0] is Outcome.DONE
     store.check()
 
 
@@ -114,9 +115,9 @@ def test_a_process_that_comes_new_can_cancel_and_reschedule(store, emptied):
         store.raw.hdel(store.keys["meta"], "timeout", "schema", "shards", "turned")
     fill(store)
     entries = Entries([store.new_scripts()], replace(store.membership, timeout=39.0))
-    assert entries.move("a", When("at", NOW_MS + 1))[0] is Outcome.DONE
-    assert entries.cancel("b")[0] is Outcome.DONE
-    assert entries.cancel("none")[0] is Outcome.NOT_FOUND
+    assert entries.change("a", Move(When("at", NOW_MS + 1)))[0] is Outcome.DONE
+    assert entries.change("b", Removal())[0] is Outcome.DONE
+    assert entries.change("none", Removal())[0] is Outcome.NOT_FOUND
     assert store.raw.hget(store.keys["meta"], "timeout") == b"39000"
     with pytest.raises(StoreFull):
         entries.schedule([NewEntry("c", When("at", FAR_MS), new_record("c", b"1L6:celery"))])
@@ -133,14 +134,17 @@ def test_an_edit_is_told_why_not_and_one_that_is_refused_changes_nothing(store):
     with pytest.raises(StoreFull):
         store.edit("a", "new")
     assert store.edit("a", "new", entry=read) is Outcome.UNCHANGED
-    assert store.entries.edit("none", None, NewRecord(b"", b"", b"")) is Outcome.NOT_FOUND
+    assert (
+        store.entries.change("none", Rewrite(None, NewRecord(b"", b"", b"")))[0]
+        is Outcome.NOT_FOUND
+    )
     assert b'"old"' in store.entries.find("a").message
 
 
 def test_generations_are_turned_there_as_well(store):
     store.schedule("a", FAR_MS)
-    store.entries.cancel("none")
+    store.entries.change("none", Removal())
     store.raw.hset(store.keys["meta"], "turned", 0)
     fill(store)
-    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.entries.change("a", Removal())[0] is Outcome.DONE
     assert store.raw.exists(store.keys["calls_old"])

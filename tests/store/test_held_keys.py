@@ -8,6 +8,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.changes import Move, Removal
 from celery_delayq.core.store.record import Extras
 from celery_delayq.errors import InFlight, KeyHeld
 from tests.store.held_keys import (
@@ -204,8 +205,8 @@ def test_each_step_knows_by_the_key_that_it_was_handed_over(store, again):
     if again:
         schedule(store, "a", extras=Extras("other"))
     assert store.entries.find(KEY) is None
-    assert store.entries.cancel(KEY)[0] is Outcome.HANDED_OVER
-    assert store.entries.move(KEY, When("at", NOW_MS))[0] is Outcome.HANDED_OVER
+    assert store.entries.change(KEY, Removal())[0] is Outcome.HANDED_OVER
+    assert store.entries.change(KEY, Move(When("at", NOW_MS)))[0] is Outcome.HANDED_OVER
     if again:
         assert store.entries.state("a")
     else:
@@ -259,7 +260,7 @@ def test_a_second_copy_that_goes_on_leaves_the_key_to_a_later_run_of_its_id(
 
 def test_the_cancel_of_a_task_that_goes_on_frees_its_key(store, hold):
     schedule(store, "a", **going_on(hold))
-    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.entries.change("a", Removal())[0] is Outcome.DONE
     assert is_free(store)
 
 
@@ -269,7 +270,7 @@ def test_the_cancel_of_a_task_that_goes_on_frees_its_key(store, hold):
 @pytest.mark.parametrize("extras", [FINISHED, WINDOW])
 def test_cancel_frees_it(store, extras):
     schedule(store, "a", extras=extras)
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     assert not store.raw.exists(store.keys["holders"], store.keys["held"])
     store.set_ms(NOW_MS + 1)
     assert is_free(store)

@@ -11,6 +11,7 @@ import pytest
 from celery_delayq.core.clock import When
 from celery_delayq.core.hooks import part_of
 from celery_delayq.core.store import Entries, NewEntry, Outcome, What
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.membership import Registration
 from celery_delayq.core.store.record import Extras, header_for, label_of
 from tests.operations.restricted import RestrictedStore, documented
@@ -44,7 +45,7 @@ def test_it_has_what_happened_the_newest_first(store):
     store.schedule("list")
     store.schedule_relayed("acked")
     store.schedule_relayed("dead")
-    store.entries.cancel("cancelled")
+    store.entries.change("cancelled", Removal())
     store.steps().hand_over()
     store.take("left", "acked")
     store.take("dead", "dead")
@@ -58,7 +59,7 @@ def test_an_event_says_when_what_was_due_when_and_whose_it_is(store):
     with_history(store)
     keyed(store, "a", "ké")
     store.set_ms(NOW_MS + 7)
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     events = store.entries.history(5)
     assert [(one.what, one.when_ms, one.due_ms) for one in events] == [
         (What.CANCELLED, NOW_MS + 7, FAR_MS),
@@ -81,7 +82,7 @@ def test_a_refused_call_is_not_told(store):
     keyed(store, "a", "k")
     keyed(store, "b", "k", conflict="keep")
     keyed(store, "c", "k", conflict="")
-    store.entries.cancel("nobody")
+    store.entries.change("nobody", Removal())
     assert told(store) == [("scheduled", "a")]
 
 
@@ -148,7 +149,7 @@ def test_it_is_never_longer_while_several_processes_write(store):
             task_id = f"{writer}.{turn}"
             record = new_record(task_id, LIST)
             entries.schedule([NewEntry(task_id, When("at", FAR_MS), record)])
-            assert entries.cancel(task_id)[0] is Outcome.DONE
+            assert entries.change(task_id, Removal())[0] is Outcome.DONE
         scripts.connection.close()
 
     with ThreadPoolExecutor(9) as pool:
@@ -167,7 +168,7 @@ def test_a_bulk_that_goes_on_has_its_line_first_and_pushes_no_other_bulk_out(sto
     for number, bulk in enumerate(["x", "y", "z", "x", "z", "x"]):
         store.schedule(f"a{number}", FAR_MS)
         with part_of(bulk):
-            store.entries.cancel(f"a{number}")
+            store.entries.change(f"a{number}", Removal())
     lines = store.raw.lrange(store.keys["history_changes"], 0, -1)
     assert [line.rpartition(b"\0")[2] for line in lines] == [b"x", b"z", b"y"]
     events = store.entries.history(changes=3)
@@ -213,7 +214,7 @@ def take_every_step(store):
     store.schedule_relayed("acked")
     store.schedule_relayed("back", NOW_MS + 1)
     store.set_ms(NOW_MS + 2)
-    store.entries.cancel("cancelled")
+    store.entries.change("cancelled", Removal())
     shard_steps = store.steps()
     shard_steps.hand_over()
     acked, back = shard_steps.claim(2)[0]
@@ -262,7 +263,7 @@ def test_an_event_that_equals_the_one_before_is_left_out(store):
     assert told(store) == [("scheduled", "a")]
     store.schedule("a", FAR_MS)
     assert told(store) == [("scheduled", "a"), ("scheduled", "a")], "events without a key differ"
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     store.schedule("a", FAR_MS)
     assert [what for what, _ in told(store)] == ["scheduled", "cancelled", "scheduled", "scheduled"]
 

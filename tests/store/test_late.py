@@ -4,6 +4,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import Extras, lane_for
 from tests.store.support import FAR_MS, NOW_MS
 
@@ -63,7 +64,7 @@ def test_nothing_of_it_is_left_but_its_tombstone_and_it_is_not_found(store, rela
     schedule(store, "a", relayed=relayed, extras=extras, share=True)
     store.set_ms(NOW_MS + 1)
     step(store, store.steps(), relayed=relayed)
-    assert store.entries.cancel("a")[0] is Outcome.NOT_FOUND
+    assert store.entries.change("a", Removal())[0] is Outcome.NOT_FOUND
     assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.NOT_FOUND
     assert store.entries.handed_over_ms("a") is None
     assert store.raw.hget(store.keys["tombstones"], "a") == b"s%d" % (NOW_MS + 1)

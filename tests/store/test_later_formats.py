@@ -8,7 +8,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Filter, Outcome
-from celery_delayq.core.store.changes import NOW
+from celery_delayq.core.store.changes import Move, Removal
 from celery_delayq.core.store.record import FLAGS, FORM, RUN_NOW, Extras, header_for, lane_for
 from celery_delayq.errors import AlreadyScheduled, UnreadableRecord
 from tests.store.support import FAR_MS, NOW_MS, PLACES, new_record
@@ -63,10 +63,10 @@ def test_it_is_cancelled_in_any_place_and_leaves_nothing(store, place):
     store.at(place, extras=EXTRAS)
     make_later(store)
 
-    outcome, cancelled = store.entries.cancel("a")
+    outcome, change = store.entries.change("a", Removal())
 
     assert outcome in (Outcome.DONE, Outcome.UNCERTAIN)
-    assert cancelled.message == b""  # only a later release can read it
+    assert change.cancelled.message == b""  # only a later release can read it
     assert not [
         name
         for name in ("records", "templates", "template_uses", "tags", "holders", "claims", "errors")
@@ -97,11 +97,11 @@ def test_only_the_flag_to_run_at_once_changes_with_a_move(store):
     def flags():
         return store.record("a")[header_end(store.record("a")) + FLAGS] - known
 
-    store.entries.move("a", NOW, mode="now")
+    store.entries.change("a", Move(mode="now"))
     assert flags() == RUN_NOW
-    store.entries.move("a", NOW, mode="now")
+    store.entries.change("a", Move(mode="now"))
     assert flags() == RUN_NOW
-    store.entries.move("a", When("at", FAR_MS))
+    store.entries.change("a", Move(When("at", FAR_MS)))
     assert flags() == 0
 
 
@@ -109,10 +109,10 @@ def test_no_expiry_is_read_from_what_this_release_does_not_know(store):
     expires = '"2096-10-03T00:00:00+00:00"'
     record = new_record("a", header_for("L", "celery"), share=True, expires=expires)
     store.put("a", record, FAR_MS)
-    assert store.entries.move("a", When("at", NOW_MS + 1))[1].expires == expires.strip('"')
+    assert store.entries.change("a", Move(When("at", NOW_MS + 1)))[1].expires == expires.strip('"')
     make_later(store)
 
-    assert store.entries.move("a", When("at", NOW_MS + 2))[1].expires == ""
+    assert store.entries.change("a", Move(When("at", NOW_MS + 2)))[1].expires == ""
 
 
 def test_one_laid_aside_is_found_where_it_is_and_waits_again_once_moved(store):
@@ -124,7 +124,7 @@ def test_one_laid_aside_is_found_where_it_is_and_waits_again_once_moved(store):
     assert store.places("a") == ["due"]
     store.steps().hand_over()
     assert store.places("a") == ["parked"]
-    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.entries.change("a", Removal())[0] is Outcome.DONE
 
 
 def test_a_pause_is_no_concern_of_one_laid_aside(store):

@@ -9,6 +9,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, State, listing
+from celery_delayq.core.store.changes import Move, Removal
 from celery_delayq.core.store.listing import ALL, ListCursor
 from celery_delayq.core.store.record import Extras, header_for, labels_for, lane_for
 from celery_delayq.core.store.selection import Filter
@@ -200,8 +201,8 @@ def test_by_tag_what_leaves_or_is_moved_while_it_is_read_comes_in_its_old_place_
         put(store, f"a{step}", FAR_MS + step, tags=("x",))
     entries = store.entries.waiting(0, END, chosen=Filter(tags=("x",)))
     assert next(entries).task_id == "a0"
-    store.entries.cancel("a3")
-    store.entries.move("a4", When("at", FAR_MS - 9))
+    store.entries.change("a3", Removal())
+    store.entries.change("a4", Move(When("at", FAR_MS - 9)))
     store.raw.hset(store.keys["records"], "a5", "? of another program")
     assert ids(entries) == ["a1", "a2", "a4"]
 
@@ -281,8 +282,8 @@ def test_a_thousand_of_one_due_time_are_paged_while_others_come_and_go(store, mo
         for _ in range(5):
             put(store, f"comer{next(comers)}", FAR_MS + dice.choice((-1, 0, 1)), relayed=True)
         # The entry at the cursor is gone as well.
-        store.entries.cancel(some[-1].task_id)
-        store.entries.cancel(f"comer{dice.randrange(50)}")
+        store.entries.change(some[-1].task_id, Removal())
+        store.entries.change(f"comer{dice.randrange(50)}", Removal())
     stayed = [task_id for task_id in seen if task_id.startswith("a")]
     assert stayed == [f"a{number}" for number in range(1000)]
     assert len(seen) == len(set(seen))
@@ -361,7 +362,7 @@ def test_entries_that_come_and_go_make_a_listing_neither_skip_nor_repeat_another
     for number, entry in enumerate(store.entries.waiting(0, END)):
         seen.append(entry.task_id)
         if number < 10:
-            store.entries.cancel(go[number])
+            store.entries.change(go[number], Removal())
             store.schedule(f"come{number}", FAR_MS if equal else FAR_MS + 20 * number + 3)
             store.reschedule(f"come{number}", When("by", -1))
     assert [task_id for task_id in seen if task_id in stay] == stay

@@ -1,6 +1,7 @@
 """The step that loads dumped entries: a late request of it changes nothing."""
 
 from celery_delayq.core.store import State
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.entries import OldEntry, restore
 from celery_delayq.core.store.record import header_for
 from tests.store.requests import entries_sent
@@ -20,7 +21,7 @@ def test_an_entry_cancelled_after_the_request_of_a_load_is_not_loaded_by_it(stor
     entry = OldEntry("a", FAR_MS, NOW_MS * 1000 + 5, new_record("a", header_for("L", "q")))
     store.schedule("a", FAR_MS)
     store.set_ms(NOW_MS + 2)
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     # It leaves no other trace.
     store.raw.delete(store.keys["tombstones"])
 

@@ -3,8 +3,8 @@
 import pytest
 
 from celery_delayq.core.clock import MAX_DUE_MS, When
-from celery_delayq.core.store import Outcome, changes, target_of_key
-from celery_delayq.core.store.changes import Conditions
+from celery_delayq.core.store import Outcome, target_of_key
+from celery_delayq.core.store.changes import Move, Removal, changed
 from celery_delayq.core.store.keys import target_of_member
 from celery_delayq.core.store.record import Extras
 from celery_delayq.errors import InvalidDueTime, UnreadableRecord
@@ -31,11 +31,11 @@ def member(store, task_id):
 
 
 def cancel(store, *targets, **options):
-    return [one for some in changes.cancel(store.shard, targets, **options) for one in some]
+    return [one for some in changed(store.shard, Removal(**options), targets) for one in some]
 
 
 def move(store, targets, when=None, **options):
-    steps = changes.reschedule(store.shard, targets, when or When("at", 5), **options)
+    steps = changed(store.shard, Move(when or When("at", 5), **options), targets)
     return [one for some in steps for one in some]
 
 
@@ -116,9 +116,9 @@ def test_targets_beyond_the_bound_of_bytes_take_further_calls(store, limits):
     ids = [f"a{number}" for number in range(10)]
     for task_id in ids:
         store.schedule(task_id, FAR_MS, payload="x" * 9_000)
-    moved = list(changes.reschedule(store.shard, ids, When("at", FAR_MS + 1)))
+    moved = list(changed(store.shard, Move(When("at", FAR_MS + 1)), ids))
     assert [len(some) for some in moved] == [3, 3, 3, 1]
-    steps = list(changes.cancel(store.shard, ids))
+    steps = list(changed(store.shard, Removal(), ids))
     assert [len(some) for some in steps] == [3, 3, 3, 1]
     answers = [one for some in steps for one in some]
     assert [one.task_id for one in answers] == ids
@@ -138,7 +138,7 @@ def test_messages_are_told_where_wanted_and_a_scanner_gets_at_once_what_it_has_t
 def test_a_member_is_that_very_entry(store):
     put(store, "a")
     first = member(store, "a")
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     put(store, "a")
     for target, outcome in ((first, None), (member(store, "a"), DONE)):
         assert store.places("a") == ["due"]
@@ -182,7 +182,7 @@ def test_a_task_that_a_selection_matches_is_moved_and_cancelled(store, chosen):
 def test_a_member_that_has_left_is_no_concern_of_a_selection(store):
     put(store, "a")
     target = member(store, "a")
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     store.raw.delete(store.keys["calls"])
     for one in (*cancel(store, target), *move(store, [target])):
         assert one.outcome is None
@@ -198,7 +198,7 @@ def test_moved_ones_wake_a_scanner_for_the_earliest(store):
     assert store.raw.hget(store.keys["meta"], "timer").startswith(b"%d:" % (NOW_MS + 9))
 
 
-ONLY_EARLIER, ONLY_LATER = Conditions(only="earlier"), Conditions(only="later")
+ONLY_EARLIER, ONLY_LATER = {"only": "earlier"}, {"only": "later"}
 
 
 @pytest.mark.parametrize(
@@ -210,15 +210,15 @@ ONLY_EARLIER, ONLY_LATER = Conditions(only="earlier"), Conditions(only="later")
         (When("after", 1), ONLY_LATER, Outcome.UNCHANGED),
         (When("by", 0), ONLY_LATER, Outcome.UNCHANGED),
         (When("by", 1), ONLY_LATER, DONE),
-        (When("at", 5), Conditions(if_due_ms=FAR_MS), DONE),
-        (When("at", 5), Conditions(if_due_ms=FAR_MS - 1), Outcome.UNCHANGED),
-        (When("at", 5), Conditions("later", FAR_MS), Outcome.UNCHANGED),
+        (When("at", 5), {"if_due_ms": FAR_MS}, DONE),
+        (When("at", 5), {"if_due_ms": FAR_MS - 1}, Outcome.UNCHANGED),
+        (When("at", 5), {"only": "later", "if_due_ms": FAR_MS}, Outcome.UNCHANGED),
     ],
 )
 def test_a_move_under_a_condition(store, when, conditions, outcome):
     store.schedule("a", FAR_MS)
     before = store.snapshot()
-    answer, due_ms = store.reschedule("a", when, conditions=conditions)
+    answer, due_ms = store.reschedule("a", when, **conditions)
     assert answer is outcome
     assert (due_ms is None) == (outcome is Outcome.UNCHANGED)
     assert (store.snapshot() == before) == (outcome is Outcome.UNCHANGED)
@@ -255,7 +255,7 @@ def test_retry_lets_what_is_dead_wait_again_due_at_once_and_nothing_else(store):
 def test_remove_deletes_only_what_is_dead(store):
     every_place(store)
     ids = ["due", "relay", "refused", "leased", "nobody", "dead"]
-    answers = [one.outcome for one in cancel(store, *ids, remove=True)]
+    answers = [one.outcome for one in cancel(store, *ids, only_dead=True)]
     assert answers == [*[Outcome.UNCHANGED] * 3, Outcome.IN_FLIGHT, GONE, DONE]
     assert store.record("dead") is None
     assert store.entries.find("dead") is None
@@ -265,14 +265,14 @@ def test_remove_deletes_what_cannot_be_read_once_it_is_dead(store):
     put(store, "a")
     target = member(store, "a")
     store.raw.hset(store.keys["records"], "a", b"0" + store.record("a")[1:])
-    assert isinstance(cancel(store, target, remove=True)[0].error, UnreadableRecord)
+    assert isinstance(cancel(store, target, only_dead=True)[0].error, UnreadableRecord)
     store.set_ms(FAR_MS)
     store.steps().hand_over()
     assert store.places("a") == ["dead"]
     with pytest.raises(UnreadableRecord, match="record format"):
-        store.entries.cancel("a")
+        store.entries.change("a", Removal())
     assert isinstance(cancel(store, target)[0].error, UnreadableRecord)
-    assert cancel(store, target, remove=True)[0].outcome is DONE
+    assert cancel(store, target, only_dead=True)[0].outcome is DONE
     assert {"records", "dead", "errors"}.isdisjoint(left(store))
 
 

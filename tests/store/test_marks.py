@@ -8,6 +8,7 @@ import pytest
 from celery_delayq.core import clock
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import Keys, Membership, NewEntry
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.delivery import Copies
 from celery_delayq.core.store.record import header_for
 from celery_delayq.errors import AlreadyScheduled, AlreadyTaken, InvalidDueTime
@@ -79,7 +80,7 @@ def test_an_entry_that_no_broker_delivered_leaves_no_mark(store):
 
 SINCE = {
     "waits": lambda _: None,
-    "was cancelled": lambda store: store.entries.cancel("a"),
+    "was cancelled": lambda store: store.entries.change("a", Removal()),
     "left": lambda store: store.steps().hand_over(),
 }
 
@@ -106,7 +107,7 @@ def test_a_message_with_the_same_id_that_is_no_repetition_is_another_one(
     store, take, again, queue, marks_then
 ):
     take("a", again=again)
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     take("a", again=again, queue=queue)
     assert store.places("a") == ["due"]
     assert marked(store) == [marks_then, 0]
@@ -226,7 +227,7 @@ def test_a_message_that_was_let_through_and_delivered_again_may_become_an_entry(
 
 def test_a_message_that_became_an_entry_is_not_let_through(store, take, marks):
     take("a", again=True)
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     before = store.snapshot()
     assert is_taken(marks, "a")
     assert store.snapshot() == before
@@ -237,7 +238,7 @@ def test_a_message_given_to_another_worker_meanwhile_becomes_no_second_entry(sto
     received = clock.monotonic()
     store.set_us(1000 * NOW_MS + 2_000_000)
     take("a", again=True)
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
 
     with pytest.raises(AlreadyTaken):
         take("a", again=False, received=received)
@@ -245,9 +246,9 @@ def test_a_message_given_to_another_worker_meanwhile_becomes_no_second_entry(sto
 
 def test_a_message_marked_before_it_was_received_is_another_one(store, take):
     take("a", again=True)
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     store.set_us(1000 * NOW_MS + 2_000_000)
-    store.entries.cancel("nobody")  # its process learns the time
+    store.entries.change("nobody", Removal())  # its process learns the time
     take("a", again=False, received=clock.monotonic() - 1)
     assert store.places("a") == ["due"]
 

@@ -10,6 +10,7 @@ from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store import Entries, Membership, Shard, calls
 from celery_delayq.core.store import membership as registration
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.keys import Keys
 from celery_delayq.core.store.membership import Registration
 from celery_delayq.core.store.record import EVERYTHING
@@ -99,7 +100,7 @@ def test_a_process_that_differs_is_refused_and_has_written_nothing(
     schema = registration.SCHEMA
     entries, shard_steps = differing(store, monkeypatch, what)
     before = store.contents(all_keys=True)
-    for step in (lambda: entries.cancel("a"), shard_steps.hand_over):
+    for step in (lambda: entries.change("a", Removal()), shard_steps.hand_over):
         with pytest.raises(StoreDiffers) as caught:
             step()
         assert str(caught.value).startswith(sentence.format(schema))
@@ -113,7 +114,7 @@ def process(store, membership, kind):
     if kind == "scanner":
         joined(store, membership, scanner=True)
     else:
-        Entries([store.scripts], membership).cancel("none")
+        Entries([store.scripts], membership).change("none", Removal())
 
 
 def schedule(store, membership, due_ms=FAR_MS):
@@ -156,13 +157,13 @@ def test_a_process_with_another_broker_is_refused_while_a_scanner_is_alive(store
 @KINDS
 def test_a_process_that_joined_before_learns_that_the_empty_store_has_another_broker(store, kind):
     shop = Entries([store.scripts], OURS)
-    shop.cancel("none")
+    shop.change("none", Removal())
     name = meta(store, "store")
     process(store, THEIRS, kind)
     assert meta(store, "store") != name
     schedule(store, THEIRS)
     with pytest.raises(StoreDiffers, match="broker"):
-        shop.cancel("none")
+        shop.change("none", Removal())
 
 
 @KINDS
@@ -231,7 +232,7 @@ def test_a_caller_that_knows_the_broker_by_another_name_is_warned_once_and_serve
     entries = Entries([store.scripts], replace(OURS, hosts="rabbit.internal:6379"))
     for _ in range(3):
         entries.join()
-    entries.cancel("a")
+    entries.change("a", Removal())
     (message,) = [one for one in caplog.messages if "broker" in one]
     assert message == (
         "the scanners of this store reach the broker, redis, database 0, on red:6379, this process "
@@ -311,7 +312,7 @@ def test_after_flushall_a_process_joins_anew_and_its_call_goes_on(store):
     assert int(meta(store, "timeout")) == TIMEOUT_MS
     store.raw.flushall()
     store.set_ms(NOW_MS)
-    assert store.entries.cancel("b")[0].value == "not_found"
+    assert store.entries.change("b", Removal())[0].value == "not_found"
 
 
 @pytest.fixture
@@ -350,7 +351,7 @@ def joined_first(store):
 
 CHANGES = {
     "schedule": lambda store: store.schedule("b", FAR_MS),
-    "cancel": lambda store: store.entries.cancel("a"),
+    "cancel": lambda store: store.entries.change("a", Removal()),
     "pause": lambda store: store.entries.pause(EVERYTHING, ""),
 }
 

@@ -19,6 +19,7 @@ from celery_delayq.contrib.care.checking import check
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.hooks import part_of
 from celery_delayq.core.store import Entries, Filter, State, selection
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.keys import KEYS, target_of_key
 from celery_delayq.core.store.record import Extras, lane_for
 from celery_delayq.errors import DelayQError
@@ -104,10 +105,10 @@ def furnish(store):
     store.schedule("far", FAR_MS, share=True)
     store.schedule("farther", FAR_MS + 1)
     store.raw.hset(store.keys["tombstones_old"], "older", "h" + "0" * 60)
-    store.entries.cancel("nobody")
+    store.entries.change("nobody", Removal())
     store.raw.hset(store.keys["calls_old"], mapping=store.raw.hgetall(store.keys["calls"]))
     store.schedule("revoked", FAR_MS)
-    store.entries.cancel("revoked", owes=True)
+    store.entries.change("revoked", Removal("caller"))
     given = rule_row("rule")
     store.shard.calls.call("rule", **arguments("rule", called="rule", what="put", given=given))
     named = arguments("rules_named", process="p", digest="d", names="n", unknown="u", full=1)
@@ -116,7 +117,7 @@ def furnish(store):
     store.shard.calls.call("fire", **arguments("fire", **told))
     store.schedule("undone", FAR_MS)
     with part_of("bulk"):
-        store.entries.cancel("undone", keeps=" 60000 10")
+        store.entries.change("undone", Removal(keeps=" 60000 10"))
     for name in ("undo", "undo_bulks"):
         store.raw.hset(store.keys[f"{name}_old"], mapping=store.raw.hgetall(store.keys[name]))
     store.raw.hset(store.keys["meta"], "timer", f"{NOW_MS}:somebody")
@@ -222,9 +223,9 @@ def change(store):
     attempt(store.reschedule, "far", When("by", 1000))
     attempt(store.reschedule, "dead", When("at", FAR_MS))
     for who in ("farther", "dead"):
-        attempt(store.entries.cancel, who)
+        attempt(store.entries.change, who, Removal())
     attempt(store.schedule, "other", FAR_MS, extras=extras("keyed"), conflict="replace")
-    attempt(store.entries.cancel, target_of_key("key of keyed"))
+    attempt(store.entries.change, target_of_key("key of keyed"), Removal())
     attempt(store.schedule, "next", FAR_MS, extras=Extras("held"))
     for delivery in ("delivery", store.delivery_of_gone):
         attempt(store.scripts.call, "hold", words=["gone", "held", delivery, 0, 0])

@@ -9,6 +9,7 @@ from kombu.exceptions import OperationalError
 from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store import Entries
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.keys import Keys
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError, StoreUnavailable
@@ -57,7 +58,7 @@ def test_with_an_append_only_file_a_kill_loses_and_doubles_nothing(server, own):
     assert shard_steps.hand_over().handed_over == 15
     own.take("left", *(f"r{step}" for step in range(10)))
     own.take("leased", *(f"r{step}" for step in range(10, 40)))
-    own.entries.cancel("a39")
+    own.entries.change("a39", Removal())
     before = own.contents()
     server.kill()
     server.start()

@@ -3,6 +3,7 @@
 import pytest
 
 from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.changes import Removal
 from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 
 CALL_MS = TIMEOUT_MS  # the longest call of these processes
@@ -16,9 +17,9 @@ def cancel(store, *ids, **options):
     """Schedule and cancel tasks; returns the last of them, as it is owed."""
     for task_id in ids:
         store.schedule(task_id, FAR_MS, **options)
-        outcome, cancelled = store.entries.cancel(task_id, owes=True)
+        outcome, change = store.entries.change(task_id, Removal("caller"))
         assert outcome is Outcome.DONE
-    return cancelled
+    return change.cancelled
 
 
 def is_empty(store):
@@ -31,7 +32,7 @@ def test_a_cancel_notes_what_it_owes_and_a_scanner_is_given_it_when_the_call_has
 ):
     store.schedule("a", FAR_MS, payload="x", share=share)
     message = store.entries.find("a").message
-    _, cancelled = store.entries.cancel("a", owes=True)
+    cancelled = store.entries.change("a", Removal("caller"))[1].cancelled
     assert cancelled.message == message
 
     store.set_ms(NOW_MS + CALL_MS - 1)
@@ -72,7 +73,7 @@ def test_once_the_messages_reach_so_many_bytes_the_rest_waits_for_the_next_call(
 
 def test_an_uncertain_cancel_is_owed_as_such(store, shard_steps):
     store.at("uncertain")
-    outcome, _ = store.entries.cancel("a", owes=True)
+    outcome, _ = store.entries.change("a", Removal("caller"))
     assert outcome is Outcome.UNCERTAIN
     store.set_ms(NOW_MS + CALL_MS)
     assert owed(shard_steps) == [("a", Outcome.UNCERTAIN)]
@@ -108,7 +109,7 @@ def test_to_settle_an_earlier_cancel_leaves_what_a_later_one_owes(store, shard_s
 
 def test_a_cancel_that_owes_nothing_notes_nothing(store):
     store.schedule("a", FAR_MS)
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     assert is_empty(store)
 
 

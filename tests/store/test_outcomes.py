@@ -3,7 +3,8 @@
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Outcome, changes
+from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.changes import Removal, Rewrite
 from celery_delayq.core.store.record import header_for
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, edited, new_record
 
@@ -31,7 +32,7 @@ def take_back(store):
 
 def anew(store):
     store.at("lapsed")
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     store.schedule_relayed("a")
 
 
@@ -61,14 +62,13 @@ def seen(store):
 
 
 def edit(store, entry, **options):
-    return store.entries.edit("a", entry.record, edited(entry, "new", **options))
+    return store.entries.change("a", Rewrite(entry.record, edited(entry, "new", **options)))[0]
 
 
 def release(store, entry):
     place = ("L", "celery") if entry.record.is_for_list else ("R", ROUTE)
     new = entry.record.released(new_record("a", header_for(*place), "new"))
-    (answer,) = changes.release(store.shard, [("a", entry.record, new)])
-    return answer.outcome
+    return store.entries.change("a", Rewrite(entry.record, new, releases=True))[0]
 
 
 def reschedule(how, ms):
@@ -76,7 +76,7 @@ def reschedule(how, ms):
 
 
 CHANGES = [
-    pytest.param(lambda store, _: store.entries.cancel("a")[0], marks=CORE, id="cancel"),
+    pytest.param(lambda store, _: store.entries.change("a", Removal())[0], marks=CORE, id="cancel"),
     pytest.param(reschedule("at", FAR_MS), marks=CORE, id="reschedule at"),
     pytest.param(reschedule("after", 5), marks=CORE, id="reschedule after"),
     pytest.param(reschedule("by", 5), marks=CORE, id="reschedule by"),
@@ -108,7 +108,7 @@ def test_a_cancelled_entry_is_gone_from_every_key(store, state):
     STATES[state][0](store)
     store.raw.delete(store.keys["paused"])
 
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
 
     names = ("due", "relay", "leased", "refused", "parked", "dead", "records", "templates")
     names += ("template_uses", "claims", "errors")
@@ -121,13 +121,13 @@ def moved_there_and_back(store):
 
 
 def scheduled_anew(store):
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     store.schedule("a", FAR_MS, payload="theirs", share=True)
 
 
 def anew_in_the_same_moment(store):
     store.set_ms(NOW_MS)
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     store.schedule_relayed("a", FAR_MS, payload="theirs", share=True)
 
 
@@ -158,10 +158,10 @@ def test_an_entry_changed_since_it_was_read_stays_as_it_is(store, change, since)
 def test_in_flight_ends_with_the_lease_to_the_millisecond(store):
     store.at("leased", lease=30)
     store.set_ms(NOW_MS + 29_999)
-    assert store.entries.cancel("a")[0] is IN_FLIGHT
+    assert store.entries.change("a", Removal())[0] is IN_FLIGHT
     store.set_ms(NOW_MS + 30_000)
-    outcome, cancelled = store.entries.cancel("a")
-    assert (outcome, bool(cancelled.message)) == (UNCERTAIN, True)
+    outcome, change = store.entries.change("a", Removal())
+    assert (outcome, bool(change.cancelled.message)) == (UNCERTAIN, True)
 
 
 @CORE
@@ -172,7 +172,7 @@ def test_the_answer_handed_over_outlives_ten_thousand_others(store):
     while shard_steps.hand_over().handed_over:
         pass
     for task_id in ("a", "a10099"):
-        assert store.entries.cancel(task_id)[0] is HANDED_OVER
+        assert store.entries.change(task_id, Removal())[0] is HANDED_OVER
 
 
 @CORE

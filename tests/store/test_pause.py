@@ -6,6 +6,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, State
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import FLAGS, RUN_NOW, Extras, header_for, labels_for, lane_for
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
@@ -247,7 +248,7 @@ def test_a_thousand_at_most_come_back_in_a_step(store):
 def test_a_parked_entry_is_found_cancelled_and_moved(store, relayed):
     park(store, *"abc", due_ms=NOW_MS - 1, relayed=relayed, extras=Extras(tags=("x",)))
     assert store.entries.find("a").due_ms == NOW_MS - 1
-    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.entries.change("a", Removal())[0] is Outcome.DONE
     assert store.reschedule("b", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)
     moved = "relay" if relayed else "due"
     assert [store.places(one) for one in "abc"] == [[], [moved], ["parked"]]
@@ -362,7 +363,7 @@ def test_a_refused_entry_that_comes_back_can_be_cancelled_completely(store):
     put(store, "earlier", NOW_MS - 1, queue="other")
     shard_steps.hand_over()
     assert store.places("a") == ["due"]
-    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.entries.change("a", Removal())[0] is Outcome.DONE
     store.check()
     assert store.raw.hlen(store.keys["claims"]) == 0
 

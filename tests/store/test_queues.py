@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from celery_delayq.core.store import label_of
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import Extras, lane_for
 from tests.store.arguments import arguments
 from tests.store.support import FAR_MS, NOW_MS
@@ -142,7 +143,7 @@ def test_entries_that_leave_between_two_steps_make_it_skip_no_other(store, limit
     def leave(script, _):
         if script == "queues" and next(steps):
             for task_id in (next(gone), next(gone)):
-                store.entries.cancel(task_id)
+                store.entries.change(task_id, Removal())
 
     store.scripts.on_call = leave
     # When the second step begins, two of the first three have left; it begins at the fourth.
@@ -230,7 +231,7 @@ def test_a_due_and_paused_entry_counts_the_same_before_a_scanner_has_met_it(stor
     assert by_state(store) == (2, 1, 0, 2)
     assert (counts.next_due_ms, counts.oldest_overdue_ms) == (NOW_MS - 11, NOW_MS - 11)
     assert told(store)[0] == {CELERY: (1, 1), MAIL: (1, 0)}
-    store.entries.cancel("next")
+    store.entries.change("next", Removal())
     assert store.entries.counts().next_due_ms == FAR_MS
     store.steps().hand_over()
     assert by_state(store) == (1, 0, 0, 2)
@@ -255,7 +256,7 @@ def test_a_paused_entry_behind_as_many_as_are_looked_at_counts_as_overdue(store,
     limits(**{bound: 3 if bound == "overdue_seen" else size * 3 - 1})
     assert by_state(store) == (1, 1, 0, 3)
     assert store.entries.counts().next_due_ms == oldest(store) == NOW_MS - 7
-    store.entries.cancel("a3")
+    store.entries.change("a3", Removal())
     assert oldest(store) is None
 
 

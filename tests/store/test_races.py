@@ -10,6 +10,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.errors import AlreadyScheduled
 from tests.store.support import FAR_MS, NOW_MS
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.core
 SCANNERS = 10
 ROUNDS = 60  # chance decides which call wins; the answers have to fit in each round
 CHANGES = {
-    "cancel": lambda store, task_id: store.entries.cancel(task_id)[0],
+    "cancel": lambda store, task_id: store.entries.change(task_id, Removal())[0],
     "reschedule": lambda store, task_id: store.reschedule(task_id, When("at", FAR_MS))[0],
 }
 

@@ -3,6 +3,7 @@
 import pytest
 
 from celery_delayq.core.store import State
+from celery_delayq.core.store.changes import Removal
 from tests.store.support import FAR_MS, NOW_MS
 
 pytestmark = pytest.mark.core
@@ -21,7 +22,7 @@ def test_the_time_of_a_hand_over_is_known_for_a_while(store):
     store.set_ms(NOW_MS + 5)
     assert store.entries.handed_over_ms("a") is None
     store.steps().hand_over()
-    store.entries.cancel("cancelled")
+    store.entries.change("cancelled", Removal())
     assert store.entries.handed_over_ms("a") == NOW_MS + 5
     assert store.entries.handed_over_ms("cancelled") is store.entries.handed_over_ms("b") is None
 

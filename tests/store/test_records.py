@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from celery_delayq.contrib.care.checking import check
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import Extras, Record, Template
 from celery_delayq.errors import UnreadableRecord
 from tests.store import support
@@ -60,8 +61,8 @@ def damage(store, task_id, data):
 
 def cancelled(store, task_id):
     """The outcome of a cancel, and the message for its signal."""
-    outcome, cancelled = store.entries.cancel(task_id)
-    return outcome, cancelled.message
+    outcome, change = store.entries.change(task_id, Removal())
+    return outcome, change.cancelled.message
 
 
 def pass_over(store, put):
@@ -100,7 +101,7 @@ def test_an_unreadable_record_can_be_neither_cancelled_moved_nor_read(store, dat
         lambda: store.entries.find("bad"),
         lambda: store.entries.state("bad"),
         lambda: store.reschedule("bad", When("at", NOW_MS)),
-        lambda: store.entries.cancel("bad"),
+        lambda: store.entries.change("bad", Removal()),
     ):
         with pytest.raises(UnreadableRecord, match=REFUSAL) as caught:
             step()
@@ -244,7 +245,7 @@ def test_an_entry_dead_for_want_of_a_record_can_be_cancelled(store, put):
     assert cancelled(store, "ghost") == (Outcome.DONE, b"")
     assert store.entries.counts().dead == 0
     assert not store.raw.exists(store.keys["errors"])
-    assert store.entries.cancel("ghost") == (Outcome.NOT_FOUND, None)
+    assert store.entries.change("ghost", Removal())[0] is Outcome.NOT_FOUND
 
 
 def in_dead(store):
@@ -253,7 +254,7 @@ def in_dead(store):
 
 
 def remove(store, task_id):
-    return store.entries.cancel(task_id, remove=True)[0]
+    return store.entries.change(task_id, Removal(only_dead=True))[0]
 
 
 def test_a_dead_entry_that_lost_its_record_can_be_removed(store):

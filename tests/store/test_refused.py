@@ -4,6 +4,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Filter, Outcome, State, selection
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import FLAGS, HAS_KEY, LAST_MS, Extras
 from tests.store import requests
 from tests.store.support import CLOCK, FAR_MS, NOW_MS, Store
@@ -33,7 +34,7 @@ def refuse_again(store):
 
 
 def is_gone_once_cancelled(store):
-    assert store.entries.cancel("bad")[0] is Outcome.DONE
+    assert store.entries.change("bad", Removal())[0] is Outcome.DONE
     assert not store.raw.exists(store.keys["claims"], store.keys["errors"])
     store.check()
 
@@ -197,7 +198,7 @@ def test_the_answer_to_an_earlier_call_for_the_same_id_stays(spoilt):
     """A call whose reply was lost may be repeated after all that."""
     call = requests.schedule(spoilt, "bad", to="taken", when=When("at", NOW_MS))
     first = call.send()[:2]
-    spoilt.entries.cancel("bad")
+    spoilt.entries.change("bad", Removal())
     spoilt.schedule("bad", to="taken")
     spoilt.steps().hand_over()
     before = spoilt.snapshot()

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Filter, Outcome, changes
+from celery_delayq.core.store import Filter, Outcome
+from celery_delayq.core.store.changes import Removal, Rewrite, rewritten
 from celery_delayq.core.store.keys import target_of_member
 from celery_delayq.core.store.record import Extras, header_for
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
@@ -32,11 +33,13 @@ both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
 def part_of(store, task_id, payload="new"):
     record = store.entries.find(task_id).record
     place = ("L", "celery") if record.is_for_list else ("R", ROUTE)
-    return task_id, record, record.released(new_record(task_id, header_for(*place), payload))
+    new = record.released(new_record(task_id, header_for(*place), payload))
+    return task_id, Rewrite(record, new, releases=True)
 
 
 def release(store, *parts, **options):
-    return [one.outcome for one in changes.release(store.shard, parts, **options)]
+    parts = [(who, replace(what, **options)) for who, what in parts]
+    return [one.outcome for one in rewritten(store.shard, parts)]
 
 
 @both_kinds
@@ -71,11 +74,11 @@ def test_an_entry_that_a_selection_no_longer_matches_stays(store):
     for task_id in ids:
         store.schedule(task_id, FAR_MS, extras=Extras() if task_id == "other" else tagged)
     parts = [
-        (target_of_member(seen.seen[:6] + task_id.encode()), seen, new)
-        for task_id, seen, new in (part_of(store, one) for one in ids)
+        (target_of_member(what.seen.seen[:6] + task_id.encode()), what)
+        for task_id, what in (part_of(store, one) for one in ids)
     ]
-    store.entries.cancel("gone")
-    store.entries.cancel("anew")
+    store.entries.change("gone", Removal())
+    store.entries.change("anew", Removal())
     store.schedule("anew", FAR_MS, extras=tagged)
 
     found = release(store, *parts, chosen=Filter(tags=("x",)).text)

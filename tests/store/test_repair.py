@@ -9,6 +9,7 @@ from celery_delayq.contrib.care.checking import check
 from celery_delayq.contrib.care.inconsistencies import COUNTED, KINDS
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, Outcome, State
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.keys import target_of_key
 from celery_delayq.core.store.record import Extras, lane_for
 from tests.operations.table import fitting
@@ -166,14 +167,14 @@ def test_it_can_be_cancelled_and_stays_cancelled(store):
     store.schedule("a", FAR_MS, extras=EXTRAS)
     store.raw.delete(key(store, "due"))
     found = list(check(store.entries))
-    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.entries.change("a", Removal())[0] is Outcome.DONE
     assert mended(store, found) == ["gone"]
     assert drain(store) == []
     store.set_ms(NOW_MS)
     store.schedule("a", FAR_MS, extras=EXTRAS)
     store.raw.delete(key(store, "due"))
     repair(store)
-    assert store.entries.cancel(target_of_key("k1"))[0] is Outcome.DONE
+    assert store.entries.change(target_of_key("k1"), Removal())[0] is Outcome.DONE
     assert drain(store) == []
     store.check()
 
@@ -231,7 +232,7 @@ def test_an_entry_that_repair_marks_after_a_tidy_note_is_cancelled_as_uncertain(
     assert store.raw.hget(store.keys["meta"], "tidy") == b"wu"
     store.raw.delete(store.keys["relay"])
     assert repair(store) == {("record_without_place", "relay"): "back"}
-    assert store.entries.cancel("relay")[0] is Outcome.UNCERTAIN
+    assert store.entries.change("relay", Removal())[0] is Outcome.UNCERTAIN
 
 
 def test_an_entry_being_published_goes_on_and_its_lease_is_as_it_was(store):
@@ -241,7 +242,7 @@ def test_an_entry_being_published_goes_on_and_its_lease_is_as_it_was(store):
     store.set_ms(NOW_MS + 1000)
     assert repair(store) == {("record_without_place", "a"): "done"}
     assert store.snapshot() == before
-    assert store.entries.cancel("a")[0] is Outcome.IN_FLIGHT
+    assert store.entries.change("a", Removal())[0] is Outcome.IN_FLIGHT
     assert store.steps().ack(claims) == 1
     assert drain(store) == []
     store.check()
@@ -430,7 +431,7 @@ def owed(store):
 
 def test_an_owed_state_whose_note_was_lost_is_owed_again(store):
     store.schedule("a", FAR_MS)
-    store.entries.cancel("a", owes=True)
+    store.entries.change("a", Removal("caller"))
     store.raw.delete(key(store, "outbox"))
     assert owed(store) == []
     assert repair(store) == {("owed_revoked", "a"): "done"}
@@ -440,7 +441,7 @@ def test_an_owed_state_whose_note_was_lost_is_owed_again(store):
 @pytest.mark.parametrize("why", ["its id is a new task's", "it cannot be read"])
 def test_but_it_is_removed_where(store, why):
     store.schedule("a", FAR_MS)
-    store.entries.cancel("a", owes=True)
+    store.entries.change("a", Removal("caller"))
     store.raw.delete(key(store, "outbox"))
     if why == "it cannot be read":
         store.raw.hset(key(store, "outbox_messages"), "a", "?")
@@ -478,10 +479,10 @@ def test_a_count_is_what_it_should_be(store, spoilt):
     assert store.raw.hget(key(store, "template_uses"), name) == b"3"
     assert uses(store) == before
     store.schedule("another", share=True)
-    store.entries.cancel("another")
+    store.entries.change("another", Removal())
     for task_id in ids:
         assert store.entries.find(task_id)
-        store.entries.cancel(task_id)
+        store.entries.change(task_id, Removal())
     assert not store.raw.exists(key(store, "template_uses"), key(store, "templates"))
 
 
@@ -504,7 +505,7 @@ def test_entries_that_come_or_leave_between_look_and_recount_count(store):
         store.set_ms(NOW_MS + 1)
         for task_id in ("b", "c", "d"):
             store.schedule(task_id, FAR_MS, share=True)
-        store.entries.cancel("a1")
+        store.entries.change("a1", Removal())
 
     # Behind the last look at a record, before the last at the counts.
     amid(store, "template_uses", change, at=2)
@@ -518,7 +519,7 @@ def test_an_entry_that_leaves_unseen_makes_a_count_too_low_and_never_too_high(st
     (name,) = uses(store)
     store.raw.hset(key(store, "template_uses"), name, 5)
     found = list(check(store.entries))
-    amid(store, "records", lambda: store.entries.cancel("a1"))
+    amid(store, "records", lambda: store.entries.change("a1", Removal()))
     assert mended(store, found) == ["done"]
     assert uses(store) == {name: 7}
     repair(store)
@@ -537,7 +538,7 @@ def test_no_count_is_lowered_while_something_comes_or_is_edited(store):
     def edit_and_cancel():
         """Change entries; the count, and the number of the last scheduled entry, stay the same."""
         store.edit("other")
-        store.entries.cancel("a")
+        store.entries.change("a", Removal())
 
     # Behind the last look at a record, before the last at the counts.
     amid(store, "template_uses", edit_and_cancel, at=2)
@@ -573,7 +574,7 @@ def test_a_template_that_is_shared_by_then_stays(store):
     store.schedule("a", FAR_MS, share=True)
     (name,) = uses(store)
     text = store.raw.hget(key(store, "templates"), name)
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
     store.raw.hset(key(store, "templates"), name, text)
     found = list(check(store.entries))
     assert [one.kind for one in found] == ["wrong_count"]

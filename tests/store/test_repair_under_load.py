@@ -27,6 +27,7 @@ from celery_delayq.contrib.care.repairing import repair
 from celery_delayq.core.clock import When
 from celery_delayq.core.servers.connection import packed
 from celery_delayq.core.store import Entries, NewEntry, Outcome, Receipt
+from celery_delayq.core.store.changes import Move, Removal, Rewrite
 from celery_delayq.core.store.record import Extras, header_for, lane_for
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import AlreadyScheduled, StoreError
@@ -117,7 +118,7 @@ class Caller:
         if step == 0:
             self.cancel(task_id)
         elif step == 1:
-            self.insist(lambda: self.entries.move(task_id, self.when()))
+            self.insist(lambda: self.entries.change(task_id, Move(self.when())))
         elif step == 2:
             self.insist(lambda: self.edit(task_id))
         elif step == 3 and self.dice.random() < 0.1:
@@ -167,7 +168,7 @@ class Caller:
 
         def step():
             tries.append(None)
-            return self.entries.cancel(task_id)[0]
+            return self.entries.change(task_id, Removal())[0]
 
         outcome = self.insist(step)
         if outcome in (Outcome.DONE, Outcome.UNCERTAIN):
@@ -182,7 +183,7 @@ class Caller:
             return
         kind = ("L", "celery") if found.record.is_for_list else ("R", ROUTE)
         new = new_record(task_id, header_for(*kind), "new", share=self.dice.random() < 0.7)
-        self.entries.edit(task_id, found.record, found.record.with_message(new))
+        self.entries.change(task_id, Rewrite(found.record, found.record.with_message(new)))
 
 
 class Scanner:

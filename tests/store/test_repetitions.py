@@ -4,6 +4,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.changes import Removal
 from tests.store import requests
 from tests.store.requests import cancel, reschedule, schedule
 from tests.store.support import FAR_MS, NOW_MS
@@ -51,7 +52,7 @@ STEPS = {
     "due": lambda store: store.schedule("a", NOW_MS),
     "waits": lambda store: store.schedule("a", FAR_MS),
     "for a relay": lambda store: store.schedule_relayed("a", NOW_MS),
-    "cancelled": lambda store: store.entries.cancel("a"),
+    "cancelled": lambda store: store.entries.change("a", Removal()),
     "moved": lambda store: store.reschedule("a", When("at", FAR_MS + 7)),
     "delivered": lambda store: store.steps().hand_over(),
     "claimed": lambda store: store.take("leased", "a", lease=1),
@@ -150,7 +151,7 @@ def test_a_repetition_of_a_slice_brings_back_nothing_that_left(store):
     first = call.answer()
     store.reschedule("moved", When("at", NOW_MS))
     shard_steps.hand_over()
-    assert store.entries.cancel("cancelled")[0] is Outcome.DONE
+    assert store.entries.change("cancelled", Removal())[0] is Outcome.DONE
     assert is_told_the_same(store, call, first)
     assert [store.places(one) for one in ("moved", "cancelled")] == [[], []]
     assert shard_steps.hand_over().handed_over == 0

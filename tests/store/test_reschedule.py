@@ -6,6 +6,7 @@ import pytest
 
 from celery_delayq.core.clock import MAX_DUE_MS, When, after, by
 from celery_delayq.core.store import Outcome, State
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.errors import InvalidDueTime
 from tests.store.support import DUE_AT_ONCE, FAR_MS, HALF_PAST_US, NOW_MS, STILL_TO_COME, tally
 
@@ -146,7 +147,7 @@ def test_uncertainty_outlives_a_claim_that_was_given_back(store):
     assert [tally(one) for one in store.take("unsent", "a")] == [(1, 0, True)]
     assert [bool(one.uncertain) for one in store.take("leased", "a")] == [True]
     store.lease_out()
-    assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
+    assert store.entries.change("a", Removal())[0] is Outcome.UNCERTAIN
 
 
 def test_a_dead_entry_can_be_brought_back(store):

@@ -8,6 +8,7 @@ from celery_delayq.core.servers import risks
 from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.servers.risks import SENTINEL, Facts
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.errors import StoreUnavailable
 from tests.lab.faults.proxy import Proxy
 from tests.support.ports import free_port
@@ -256,7 +257,7 @@ def test_no_key_of_a_store_in_use_has_a_time_to_live(store):
     store.schedule_relayed("b")
     shard_steps.hand_over()
     store.take("leased", "b")
-    store.entries.cancel("c")
+    store.entries.change("c", Removal())
 
     lives = {key: store.raw.ttl(key) for key in store.raw.keys("{*")}
 

@@ -7,6 +7,7 @@ import pytest
 from celery_delayq.core import clock
 from celery_delayq.core.clock import MAX_DUE_MS, When, after, due_in_ms
 from celery_delayq.core.store import NewEntry, Outcome, State
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import header_for
 from celery_delayq.errors import AlreadyDead, AlreadyScheduled, InvalidDueTime, StoreUnavailable
 from tests.store.support import (
@@ -58,7 +59,7 @@ def test_a_due_time_in_the_past_is_scheduled_and_leaves_at_once(store, due_ms):
 
 def test_an_entry_due_at_once_can_be_cancelled_until_it_has_left(store):
     store.schedule("a", 0)
-    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.entries.change("a", Removal())[0] is Outcome.DONE
     assert store.steps().hand_over().handed_over == 0
 
 
@@ -122,7 +123,7 @@ def test_an_id_that_is_scheduled_is_refused_and_the_first_entry_stays_as_it_is(s
 
 @pytest.mark.parametrize(
     "leave",
-    [lambda store: store.entries.cancel("a"), lambda store: store.steps().hand_over()],
+    [lambda store: store.entries.change("a", Removal()), lambda store: store.steps().hand_over()],
     ids=["cancelled", "handed over"],
 )
 def test_an_id_that_has_left_can_be_scheduled_again_at_once(store, leave):

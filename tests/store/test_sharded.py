@@ -17,6 +17,7 @@ from celery_delayq.core.store import (
     Scripts,
     State,
 )
+from celery_delayq.core.store.changes import Move, Removal, Rewrite
 from celery_delayq.core.store.delivery import Copies, ScannerSteps
 from celery_delayq.core.store.keys import shard_of
 from celery_delayq.core.store.record import EVERYTHING, Extras, header_for
@@ -134,9 +135,9 @@ def test_an_entry_is_found_changed_and_cancelled_by_its_id(full):
     for one in IDS:
         assert full.find(one).due_ms == FAR_MS
         assert full.state(one) is State.SCHEDULED
-        outcome, change = full.move(one, When("by", 1))
+        outcome, change = full.change(one, Move(When("by", 1)))
         assert (outcome, change.due_ms) == (Outcome.DONE, FAR_MS + 1)
-        assert full.cancel(one)[0] is Outcome.DONE
+        assert full.change(one, Removal())[0] is Outcome.DONE
         assert full.state(one) is full.find(one) is full.handed_over_ms(one) is None
         assert full.cancelled_ms_ago(one) >= 0
     assert full.counts().scheduled == 0
@@ -157,7 +158,7 @@ def test_a_message_becomes_an_entry_once_on_whichever_shard(entries, key):
     assert copies.is_taken(taken, until)
     # It may run, so a late request of its first worker makes no entry.
     assert not copies.is_taken(runs, until)
-    entries.cancel("id-1")
+    entries.change("id-1", Removal())
     assert isinstance(enter(runs), AlreadyScheduled)
     assert isinstance(enter(taken), AlreadyTaken)
     assert entries.find("id-1") is None
@@ -212,9 +213,9 @@ def test_a_call_that_searches_ends_in_time(entries, on_call):
 
     on_call(note)
     for step in (
-        lambda: entries.cancel("nobody"),
-        lambda: entries.move("nobody", When("by", 1)),
-        lambda: entries.edit("nobody", None, new_record("nobody", LIST)),
+        lambda: entries.change("nobody", Removal()),
+        lambda: entries.change("nobody", Move(When("by", 1))),
+        lambda: entries.change("nobody", Rewrite(None, new_record("nobody", LIST)))[0],
     ):
         ends.clear()
         step()
@@ -233,7 +234,7 @@ def test_only_an_id_that_its_shard_does_not_hold_is_looked_for(entries, asked):
         assert step("nobody") is None
         assert len(set(asked)) == SHARDS
     asked.clear()
-    assert entries.cancel("id-1")[0] is Outcome.DONE
+    assert entries.change("id-1", Removal())[0] is Outcome.DONE
     assert [name for name, _ in asked] == ["cancel"]
 
 
@@ -241,7 +242,7 @@ def test_an_owed_state_is_settled_in_its_shard(full, raw):
     def owed():
         return sum(raw.zcard(keys["outbox"]) for keys in keys_of(SHARDS))
 
-    cancelled = [full.cancel(one, owes=True)[1] for one in IDS]
+    cancelled = [full.change(one, Removal("caller"))[1].cancelled for one in IDS]
     assert owed() == len(IDS)
     for one in cancelled:
         full.mark_stored(one)
@@ -261,7 +262,7 @@ def test_a_listing_ends_whatever_is_done_with_what_it_gives(entries):
     seen = []
     for one in entries.waiting(0, FAR_MS * 2):
         seen.append(one.task_id)
-        entries.move(one.task_id, When("by", 100_000))
+        entries.change(one.task_id, Move(When("by", 100_000)))
     assert seen == IDS
 
 
@@ -329,7 +330,7 @@ def test_a_bulk_over_all_shards_has_one_line_and_each_list_has_its_length(redis_
         raw.set(CLOCK, (NOW_MS + step) * 1000)
         entries.schedule([new(one)])
         with part_of("bulk"):
-            entries.cancel(one)
+            entries.change(one, Removal())
     (line,) = entries.history(changes=99)
     assert (line.bulk, line.count, line.when_ms) == ("bulk", len(IDS), NOW_MS + len(IDS) - 1)
     for some in (entries.history(events=99), entries.history(parts=99)):
@@ -358,7 +359,7 @@ def test_a_process_with_another_number_of_shards_is_refused(entries_of, raw, fir
         with pytest.raises(StoreDiffers, match=other):
             entries_of(then).schedule([new(f"other-{one}")])
         with pytest.raises(StoreDiffers, match=other):
-            entries_of(then).cancel(one)
+            entries_of(then).change(one, Removal())
         with pytest.raises(StoreDiffers, match=other):
             entries_of(then).find(one)
     assert {key: raw.dump(key) for key in raw.keys("*")} == before

@@ -4,6 +4,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry, Outcome
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.delivery import MAX_REFUSALS
 from celery_delayq.core.store.record import Extras, header_for
 from tests.store.support import FAR_MS, NOW_MS, PLACES, ROUTE, new_record
@@ -68,7 +69,7 @@ def reclaim(store, _):
 
 def cancel(expected):
     def step(store, _):
-        assert store.entries.cancel("a")[0] is expected
+        assert store.entries.change("a", Removal())[0] is expected
 
     return step
 
@@ -146,7 +147,7 @@ def test_an_entry_refused_until_it_is_dead_has_its_tags_until_it_is_removed(stor
         store.set_ms(NOW_MS + attempt * 3_600_000)
         shard_steps.hand_over()
     assert store.places("a") == ["dead"]
-    assert store.entries.cancel("a")[0] is Outcome.DONE
+    assert store.entries.change("a", Removal())[0] is Outcome.DONE
     assert tags(store) == {}
     store.check()
 

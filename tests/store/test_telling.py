@@ -3,6 +3,7 @@
 import pytest
 
 from celery_delayq.core.clock import When
+from celery_delayq.core.store.changes import Removal
 from tests.store.support import FAR_MS, NOW_MS
 
 ASLEEP = 5.0  # seconds for which the scanners here sleep at most
@@ -151,7 +152,7 @@ def test_a_cancel_or_a_refused_call_notifies_nobody(store, listen, scanner):
         store.schedule("x", 0)
     with pytest.raises(ValueError, match="before"):
         store.schedule("y", 10**15)
-    store.entries.cancel("x")
+    store.entries.change("x", Removal())
     assert ears.heard() == []
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import Entries, NewEntry, Outcome, entries
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.entries import OldEntry
 from celery_delayq.core.store.record import Template, header_for
 from celery_delayq.errors import UnreadableRecord
@@ -29,17 +30,17 @@ def ack(store, _):
 
 
 def cancel(store, _):
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
 
 
 def cancel_of_dead(store, _):
     store.take("dead", "a")
-    store.entries.cancel("a")
+    store.entries.change("a", Removal())
 
 
 def cancel_of_lost(store, _):
     store.take("lapsed", "a")
-    assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
+    assert store.entries.change("a", Removal())[0] is Outcome.UNCERTAIN
 
 
 @pytest.mark.parametrize("leave", [hand_over, ack, cancel, cancel_of_dead, cancel_of_lost])
@@ -52,7 +53,7 @@ def test_the_last_record_takes_its_template_along_and_the_one_before_does_not(
     assert list(templates(store).values()) == [2]
     leave(store, shard_steps)
     assert list(templates(store).values()) == [1]
-    store.entries.cancel("b")
+    store.entries.change("b", Removal())
     put("a", NOW_MS - 1, share=True)
     leave(store, shard_steps)
     assert templates(store) == {}
@@ -251,8 +252,8 @@ def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):
     assert [one.message for one in store.entries.waiting(0, MAX_DUE_MS)] == [message]
     claims = store.take("unsent", "a")
     assert [one.message for one in claims] == [message]
-    outcome, cancelled = store.entries.cancel("a")
-    assert (outcome, cancelled.message) == (Outcome.DONE, message)
+    outcome, change = store.entries.change("a", Removal())
+    assert (outcome, change.cancelled.message) == (Outcome.DONE, message)
 
 
 @pytest.mark.parametrize("step", ["page", "claim"])

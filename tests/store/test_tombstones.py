@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Entries, Membership, Outcome, changes
+from celery_delayq.core.store import Entries, Membership, Outcome
+from celery_delayq.core.store.changes import Removal, changed
 from celery_delayq.core.store.record import Extras
 from celery_delayq.errors import StoreError
 from tests.store import requests
@@ -59,7 +60,7 @@ def test_it_is_known_for_so_long_whenever_it_left(short, started):
         pass_ms(short, 1000)
         leave(short, f"after{number}")
 
-    assert short.entries.cancel("a")[0] is Outcome.HANDED_OVER
+    assert short.entries.change("a", Removal())[0] is Outcome.HANDED_OVER
     assert short.reschedule("a", When("at", FAR_MS)) == (Outcome.HANDED_OVER, None)
 
 
@@ -68,7 +69,7 @@ def test_it_is_known_until_so_many_others_have_left(few, before):
     leave(few, *(f"before{number}" for number in range(before)))
     leave(few, "a")
     for number in range(MOST):
-        assert few.entries.cancel("a")[0] is Outcome.HANDED_OVER
+        assert few.entries.change("a", Removal())[0] is Outcome.HANDED_OVER
         leave(few, f"after{number}")
 
 
@@ -77,7 +78,7 @@ def test_it_is_forgotten_when_twice_so_many_others_have_left(few):
     for number in range(2 * MOST):
         leave(few, f"after{number}")
         assert sum(kept(few)) <= 2 * MOST
-    assert few.entries.cancel("a")[0] is Outcome.NOT_FOUND
+    assert few.entries.change("a", Removal())[0] is Outcome.NOT_FOUND
 
 
 def test_it_is_forgotten_after_twice_so_long_though_nothing_else_leaves(short):
@@ -105,13 +106,13 @@ def skip(store, shard_steps):
 def cancel(store, _):
     store.schedule("b", FAR_MS)
     pass_ms(store, TIMEOUT_MS + 1000)  # so that it begins a generation of calls
-    store.entries.cancel("b")
+    store.entries.change("b", Removal())
 
 
 def cancel_many(store, _):
     store.schedule("b", FAR_MS)
     store.schedule("c", FAR_MS)
-    list(changes.cancel(store.shard, ["b", "c"]))
+    list(changed(store.shard, Removal(), ["b", "c"]))
 
 
 each_way = pytest.mark.parametrize("way", [deliver, publish, skip, cancel, cancel_many])
@@ -142,7 +143,7 @@ def test_after_the_clock_was_set_back_nothing_is_forgotten_early(short):
     short.set_ms(NOW_MS - 3_600_000)
     for _ in range(2):
         short.steps().hand_over()
-        assert short.entries.cancel("a")[0] is Outcome.HANDED_OVER
+        assert short.entries.change("a", Removal())[0] is Outcome.HANDED_OVER
 
     for _ in range(2):
         pass_ms(short, SECONDS * 1000)
@@ -177,7 +178,7 @@ def test_stopped_at_any_write_of_a_turn_nothing_is_forgotten_early(stoppable, nt
     writes = trace(stoppable, nth)
     for _ in range(2):
         trace(stoppable)
-    assert stoppable.entries.cancel("b")[0] is Outcome.HANDED_OVER
+    assert stoppable.entries.change("b", Removal())[0] is Outcome.HANDED_OVER
     assert nth < 9 or writes[-1].endswith(b"RENAME")  # it was not stopped
 
 

@@ -8,6 +8,7 @@ import pytest
 from celery_delayq.contrib.care import dumps
 from celery_delayq.core.hooks import part_of
 from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import Extras, lane_for
 from tests.store import requests
 from tests.store.arguments import arguments
@@ -39,7 +40,7 @@ def kept(store):
 
 
 def cancel(store, task_id, keeps=KEEPS, **options):
-    outcome, _ = store.entries.cancel(task_id, keeps=keeps, **options)
+    outcome, _ = store.entries.change(task_id, Removal(keeps=keeps, **options))
     return outcome
 
 
@@ -79,7 +80,7 @@ def test_a_cancelled_entry_comes_back_as_it_was(store, state, remains):
     STATES[state](store)
     before = kept(store)
     store.set_ms(NOW_MS + 10)
-    assert cancel(store, "a", remove="removed" in state) is Outcome.DONE
+    assert cancel(store, "a", only_dead="removed" in state) is Outcome.DONE
     assert "a" not in kept(store)
 
     store.set_ms(NOW_MS + 20)
@@ -130,7 +131,7 @@ def test_its_message_is_told_if_somebody_needs_it(store):
 
 def test_it_owes_revoked_no_more(store):
     store.schedule("a", FAR_MS, share=True)
-    cancel(store, "a", owes=True)
+    cancel(store, "a", revoker="caller")
     assert store.raw.exists(store.keys["outbox"])
 
     undone(store, "a")

@@ -4,6 +4,7 @@ import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
+from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.keys import target_of_key
 from celery_delayq.core.store.record import Extras
 from celery_delayq.errors import AlreadyScheduled
@@ -42,7 +43,7 @@ def test_keys_are_told_apart_by_their_bytes(store, keys):
 
 LEAVING = {
     "handed over": ("schedule", lambda _, shard_steps: shard_steps.hand_over()),
-    "cancelled": ("schedule", lambda store, _: store.entries.cancel("a")),
+    "cancelled": ("schedule", lambda store, _: store.entries.change("a", Removal())),
     "acknowledged": ("schedule_relayed", lambda store, _: store.take("left", "a")),
 }
 
@@ -66,7 +67,7 @@ BACK = {
 # The fate of the next entry with its key.
 NEXT = {
     "waits": lambda _: None,
-    "is cancelled": lambda store: store.entries.cancel("next"),
+    "is cancelled": lambda store: store.entries.change("next", Removal()),
     "is being published": lambda store: store.take("leased", "next"),
     "is dead": lambda store: store.take("dead", "next"),
     "is lost": lambda store: store.raw.hdel(store.keys["records"], "next"),
@@ -104,7 +105,7 @@ def test_an_entry_that_leaves_takes_no_other_entry_s_key_along(store, shard_step
         shard_steps.ack(claimed)
     else:
         shard_steps.nack("unknown", claimed)
-        assert store.entries.cancel("a")[0] is Outcome.UNCERTAIN
+        assert store.entries.change("a", Removal())[0] is Outcome.UNCERTAIN
 
     assert holder(store) == b"next"
     store.check()
@@ -128,6 +129,6 @@ def test_the_same_key_in_another_prefix_is_another_key(store, redis_server):
     store.schedule("a", FAR_MS, extras=KEY)
     other.schedule("b", FAR_MS, extras=KEY)
 
-    assert store.entries.cancel(target_of_key("k"))[0] is Outcome.DONE
+    assert store.entries.change(target_of_key("k"), Removal())[0] is Outcome.DONE
     assert other.entries.state("b")
     other.close()

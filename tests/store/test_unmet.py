@@ -5,7 +5,8 @@ from itertools import chain
 
 import pytest
 
-from celery_delayq.core.store import NOW, Outcome, State, changes, selection
+from celery_delayq.core.store import Outcome, State, selection
+from celery_delayq.core.store.changes import Move, Removal, changed
 from celery_delayq.core.store.keys import target_of_member
 from celery_delayq.core.store.record import Extras, header_for, labels_for, lane_for
 from celery_delayq.core.store.selection import Filter
@@ -442,7 +443,7 @@ def test_a_refused_entry_is_paused_when_its_queue_is(store):
 @pytest.mark.usefixtures("paused")
 def test_an_entry_that_runs_now_is_not_paused(store):
     put(store, "a", FAR_MS)
-    store.entries.move("a", NOW, mode="now")
+    store.entries.change("a", Move(mode="now"))
     assert told_in(store) == (State.SCHEDULED, (1, 1, 0))
     assert store.entries.find("a").paused_by == ""
 
@@ -455,7 +456,7 @@ def test_a_selection_of_the_paused_cancels_what_no_scanner_has_met(store, relaye
     put(store, "c", FAR_MS, relayed=relayed)
     chosen = Filter(states=(State.PAUSED,))
     targets = [target_of_member(member) for page in store.pages(chosen) for member in page]
-    pages = changes.cancel(store.shard, targets, revoker="none", chosen=chosen.text)
+    pages = changed(store.shard, Removal(chosen=chosen.text), targets)
     assert [change.outcome for page in pages for change in page].count(Outcome.DONE) == 1
     assert [store.entries.state(one) for one in "abc"] == [None, *[State.SCHEDULED] * 2]
 

@@ -15,6 +15,7 @@ from ...core.libraries import Feature, works
 from ...core.scheduling.intercept import Interceptor
 from ...core.services import Services, find
 from ...core.store import Receipt
+from ...core.store.changes import Removal
 from ...core.text import logger_of
 from ..store_query import StoreQuery
 from ..strategies import Strategy, wrap_strategies
@@ -222,7 +223,7 @@ class Worker:
     def _unless_revoked(self, far: Far, answer: Receipt | DelayQError) -> Receipt | DelayQError:
         """*answer*; if the id was revoked meanwhile, cancel the entry and return an error."""
         if is_stored(answer) and _is_revoked(far.message):
-            self._services.entries.cancel(far.task_id)
+            self._services.entries.change(far.task_id, Removal())
             return DelayQError("revoked")
         return answer
 

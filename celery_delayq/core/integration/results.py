@@ -23,16 +23,16 @@ from celery import Celery, current_app, states
 from celery.backends.base import DisabledBackend
 from celery.result import AsyncResult, EagerResult, GroupResult
 
-from ..clock import DelayInput, TimeInput, When, from_ms, one_of
+from ..clock import DelayInput, TimeInput, from_ms
 from ..errors import DelayQError
 from ..leaves import operation
 from ..scheduling.intercept import TextIds
 from ..services import HasServices, Services, find
-from ..store import NOW, Outcome, State
-from ..store.changes import ALWAYS, Conditions
+from ..store import Outcome, State
+from ..store.changes import Move
 from ..tasks import changing
-from ..tasks.changing import Direction, conditions_of
-from ..tasks.scheduled_task import target_of
+from ..tasks.changing import Direction
+from ..tasks.scheduled_task import checked_revision, target_of
 from ..text import logger_of
 
 if TYPE_CHECKING:
@@ -210,35 +210,20 @@ class ScheduledResult(_Result[R_co]):
         if_revision: int | None = None,
     ) -> Outcome:
         """Give it another due time; see :meth:`DelayQ.reschedule`."""
-        services = self._delayq.services
-        when = one_of(services.timezone, at=at, after=after, by=by)
-        conditions = conditions_of(services.timezone, only, if_due)
-        return self._move(when, if_revision=if_revision, conditions=conditions)
+        times = {"at": at, "after": after, "by": by}
+        zone = self._delayq.services.timezone
+        return self._move(changing.move_of(zone, only, if_due, if_revision, **times))
 
     def run_now(self, *, if_revision: int | None = None) -> Outcome:
         """Deliver it at once, even if it is paused; see :meth:`DelayQ.run_now`."""
-        return self._move(NOW, if_revision=if_revision, mode="now")
+        return self._move(Move(mode="now", revision=checked_revision(if_revision)))
 
-    def _move(
-        self,
-        when: When,
-        *,
-        if_revision: int | None,
-        mode: str = "",
-        conditions: Conditions = ALWAYS,
-    ) -> Outcome:
+    def _move(self, what: Move) -> Outcome:
         if self._has_run:
             return Outcome.HANDED_OVER
-        outcome, due_ms = changing.move(
-            self._delayq.services,
-            self.id,
-            when,
-            if_revision=if_revision,
-            mode=mode,
-            conditions=conditions,
-        )
-        if due_ms is not None:
-            self._due_ms = due_ms
+        outcome, change = changing.move(self._delayq.services, target_of(self.id), what)
+        if change.due_ms is not None:
+            self._due_ms = change.due_ms
         return outcome
 
     def edit(

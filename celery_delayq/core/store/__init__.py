@@ -11,7 +11,7 @@ r"""Everything kept in Redis: the scripts, and the steps that an entry can take.
 """
 
 from .calls import Shard, Wanted
-from .changes import CHUNK, NOW
+from .changes import CHUNK
 from .counts import Counts, LiveScanner, Pause, QueueCount, lane_in_words, sum_of, union_of
 from .entries import Entries
 from .keys import (
@@ -48,7 +48,6 @@ from .values import (
 
 __all__ = [
     "CHUNK",
-    "NOW",
     "Cancelled",
     "Change",
     "Counts",

@@ -1,251 +1,252 @@
-"""Steps that change one or many entries: cancel, remove, reschedule, run now, retry, edit, release.
+"""Changes of waiting entries: values, and the step that makes them.
 
-targets --CHUNK at a time--> the script --a word for each--> changes
-             ^                  |
-             +----- again ------+      more bytes than one call reads
+Removal, Move, Rewrite --CHUNK targets at a time--> the script --a word for each--> Change
+                                  ^                    |
+                                  +------- again ------+      more bytes than one call reads
+
+First the values: what is changed, and what must hold for it. The face makes one, and it travels
+whole to ``changed`` (many entries) or ``one``. Behind them stand ``mark_stored``, of cancelled
+entries, and how a script's words are read. Only this module knows the scripts' arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 from urllib.parse import unquote_to_bytes
 
-from ..clock import MAX_DUE_MS, When
+from ..clock import MAX_DUE_MS, When, due_in_ms
 from ..errors import AlreadyScheduled, UnreadableRecord
+from . import selection
 from .calls import Shard
-from .keys import Target, named, target_of
+from .keys import Target, named, target_of, target_of_member
 from .record import NewRecord, Record
+from .selection import Match
 from .values import Cancelled, Change, Outcome, key_held, too_late
 
 CHUNK = 100  # targets of one call: some 5 ms of Redis's time
 REVISION_BYTES = 7
 MAX_BYTES = 1_000_000  # of the records that one call reads
 
+# The states, as `peek.lua` returns them, of entries that were not delivered yet.
+WAITING = {"SCHEDULED", "PAUSED", "DEAD", "LAPSED"}
+
 # The scripts' answers about a target, apart from the outcomes.
-_AGAIN, _SKIPPED, _TOO_LATE = [b"again"], [b"skipped"], [b"too_late"]
-_UNREADABLE = b"unreadable"
+_AGAIN = [b"again"]
+# The outcome of each; an entry that was not looked at must be read again, as if it had changed.
+_OUTCOMES = {one.encode(): one for one in Outcome} | {b"again": Outcome.UNCHANGED, b"skipped": None}
 # Why an entry cannot have a new key.
 _HOLDS: Mapping[bytes, Callable[..., AlreadyScheduled]] = {
     b"taken": AlreadyScheduled,
     b"held": key_held,
 }
-_DONE = (b"done", b"uncertain", b"behind")
-NO_RECORD = "no record"  # the reason in an UnreadableRecord if the record is missing
+_AT_ONCE = When("at", 0)  # stands for the time if the mode of a move alone decides
+_NO_RECORD = "no record"  # the reason in an UnreadableRecord if the record is missing
 
-NOW = When("at", 0)  # placeholder if the mode alone decides
+
+@dataclass(frozen=True, kw_only=True)
+class _Change:
+    """A change of entries.
+
+    Attributes:
+        chosen: The filter of a selection; entries that no longer match it are skipped.
+        revision: The revision that the only target must have; ``None``: any.
+    """
+
+    chosen: str = ""
+    revision: int | None = None
+
+    @property
+    def _seen(self) -> bytes:
+        """The last change that a target must have, as the scripts take it."""
+        return b"" if self.revision is None else self.revision.to_bytes(REVISION_BYTES, "big")
 
 
 @dataclass(frozen=True)
-class Conditions:
-    """The conditions for moving an entry.
-
-    Attributes:
-        only: ``earlier`` or ``later``: move it only in this direction; empty: in both.
-        if_due_ms: Move it only if this is its due time; ``None``: at any.
-    """
-
-    only: str = ""
-    if_due_ms: int | None = None
-
-
-ALWAYS = Conditions()
-
-
-def cancel(
-    shard: Shard,
-    targets: Sequence[Target],
-    *,
-    revoker: str = "none",
-    tells: bool = True,
-    remove: bool = False,
-    keeps: str = "",
-    chosen: str = "",
-    seen: bytes = b"",
-    until: float | None = None,
-) -> Iterator[list[Change]]:
+class Removal(_Change):
     """Remove entries that were not delivered yet.
 
-    Args:
-        shard: Their shard.
-        targets: The entries.
+    Attributes:
         revoker: Who must store ``REVOKED`` for them. ``none``; ``caller``, who then calls
             :func:`mark_stored`, and if it does not, a scanner stores it; or ``scanner``.
         tells: Whether to return their messages.
-        remove: Whether to remove only dead letters.
+        only_dead: Whether to remove only dead letters.
         keeps: How to keep what an undo needs, as the script takes it; empty: not at all.
-        chosen: The filter of the selection; entries that no longer match it are skipped.
-        seen: Change the only target only if this is its last change; see :func:`revision`.
-        until: When to give up, by the monotonic clock.
     """
 
-    def call(some: Sequence[bytes]) -> Any:
-        return shard.calls.call(
-            "cancel",
-            until=until,
-            mode=("remove" if remove else "cancel") + keeps,
-            revoker=revoker,
-            tells=int(tells),
-            seen=seen,
-            filter=chosen,
-            max_bytes=MAX_BYTES,
-            targets=some,
-        )
+    revoker: str = "none"
+    tells: bool = True
+    only_dead: bool = False
+    keeps: str = ""
 
-    for some, words, (rows,) in _in_chunks(targets, call):
-        messages = {row.place: (row.when, row.message) for row in rows}
-        yield [
-            _read(who, word) or _cancelled(who, word, messages.get(at), shard.number)
-            for at, (who, word) in enumerate(zip(some, words, strict=True), 1)
-            if word != _AGAIN
-        ]
+    @property
+    def owes(self) -> bool:
+        """Whether ``REVOKED`` must be stored."""
+        return self.revoker != "none"
+
+    def takes(self, met: Match) -> bool:
+        """Return whether the script would change an entry that a selection met."""
+        return met.state in ({"DEAD", "UNREADABLE"} if self.only_dead else WAITING)
+
+    def asked(self, targets: Sequence[Target]) -> tuple[str, dict[str, Any]]:
+        """Return the script, and its arguments."""
+        return "cancel", {
+            "mode": ("remove" if self.only_dead else "cancel") + self.keeps,
+            "revoker": self.revoker,
+            "tells": int(self.tells),
+            "seen": self._seen,
+            "targets": [target_of(who) for who in targets],
+        }
 
 
-def reschedule(
-    shard: Shard,
-    targets: Sequence[Target],
-    when: When,
-    *,
-    mode: str = "",
-    conditions: Conditions = ALWAYS,
-    chosen: str = "",
-    seen: bytes = b"",
-    until: float | None = None,
-) -> Iterator[list[Change]]:
-    """Move entries that were not delivered yet to another due time.
+@dataclass(frozen=True)
+class Move(_Change):
+    """Give entries that were not delivered yet another due time.
 
-    Args:
-        shard: Their shard.
-        targets: The entries.
+    Attributes:
         when: The new time.
         mode: Replaces *when*. ``"now"``: at once, ignoring pauses. ``"retry"``: at once, and only
             dead letters.
-        conditions: What must hold for an entry to be moved.
-        chosen, seen, until: As in :func:`cancel`.
+        only: ``earlier`` or ``later``: only in this direction; empty: in both.
+        if_due_ms: Only if this is the due time; ``None``: at any.
     """
-    if_due_ms = conditions.if_due_ms
 
-    def call(some: Sequence[bytes]) -> Any:
-        return shard.calls.call(
-            "reschedule",
-            until=until,
-            mode=mode or when.mode,
-            us=when.us,
-            latest=MAX_DUE_MS,
-            only=conditions.only,
-            if_due="" if if_due_ms is None else if_due_ms,
-            seen=seen,
-            filter=chosen,
-            max_bytes=MAX_BYTES,
-            targets=some,
+    when: When = _AT_ONCE
+    mode: str = ""
+    only: str = ""
+    if_due_ms: int | None = None
+
+    def takes(self, met: Match) -> bool:
+        """Return whether the script would change an entry that a selection met."""
+        when = self.when
+        if self.mode == "retry":
+            return met.state == "DEAD"
+        if met.state not in WAITING or self.if_due_ms not in (None, met.due_ms):
+            return False
+        if when.mode == "by":
+            new_ms = max(0, met.due_ms + when.ms)
+        else:
+            new_ms = due_in_ms(when.us + (met.now_us if when.mode == "after" else 0), met.now_us)
+        if self.only == "earlier":
+            return new_ms < met.due_ms
+        return self.only != "later" or new_ms > met.due_ms
+
+    def asked(self, targets: Sequence[Target]) -> tuple[str, dict[str, Any]]:
+        """Return the script, and its arguments."""
+        return "reschedule", {
+            "mode": self.mode or self.when.mode,
+            "us": self.when.us,
+            "latest": MAX_DUE_MS,
+            "only": self.only,
+            "if_due": "" if self.if_due_ms is None else self.if_due_ms,
+            "seen": self._seen,
+            "targets": [target_of(who) for who in targets],
+        }
+
+
+@dataclass(frozen=True)
+class Rewrite(_Change):
+    """Give an entry another message, queue, key or tags; its task and due time stay.
+
+    Attributes:
+        seen: Its record as you read it; ``None``: nothing is changed.
+        new: The new one, made by :meth:`Record.with_message`; to release, by
+            :meth:`Record.released`.
+        releases: Whether to deliver it at once.
+    """
+
+    seen: Record | None
+    new: NewRecord
+    releases: bool = False
+
+
+Changing = Union[Removal, Move]
+AnyChange = Union[Removal, Move, Rewrite]
+
+
+def changed(
+    shard: Shard, what: Changing, targets: Sequence[Target], until: float | None = None
+) -> Iterator[list[Change]]:
+    """Change entries of a shard; yield what was done, in order, step by step.
+
+    Args:
+        shard: Their shard.
+        what: The change.
+        targets: The entries.
+        until: When to give up, by the monotonic clock.
+    """
+    left = list(targets)
+    while left:
+        some, left = left[:CHUNK], left[CHUNK:]
+        script, arguments = what.asked(some)
+        text, *more = shard.calls.call(
+            script, until=until, filter=what.chosen, max_bytes=MAX_BYTES, **arguments
         )
-
-    for some, words, _ in _in_chunks(targets, call):
+        words = [word.split(b":") for word in text.split(b" ")]
+        # The rows refer to places in the whole chunk, so yield all of it.
+        told = {row.place: (row.when, row.message) for rows in more for row in rows}
         yield [
-            _read(who, word) or _moved(who, word, when)
-            for who, word in zip(some, words, strict=True)
+            _read(shard, what, who, word, told.get(at, (b"", b"")))
+            for at, (who, word) in enumerate(zip(some, words, strict=True), 1)
             if word != _AGAIN
         ]
+        left = [who for who, word in zip(some, words, strict=True) if word == _AGAIN] + left
 
 
-def release(
-    shard: Shard, parts: Sequence[tuple[Target, Record, NewRecord]], *, chosen: str = ""
+def rewritten(
+    shard: Shard, parts: Sequence[tuple[Target, Rewrite]], until: float | None = None
 ) -> list[Change]:
-    """Deliver waiting entries at once, with other messages.
-
-    Args:
-        shard: Their shard.
-        parts: Up to 100 triples: the target, its record as you read it, and its new record, made
-            by :meth:`Record.released`.
-        chosen: As in :func:`cancel`.
-
-    Returns:
-        A change for each part, in order; ``UNCHANGED`` if you must read the record again.
-    """
-    flat = [
-        word
-        for who, seen, new in parts
-        for word in (target_of(who), seen.seen, new.header, new.labels + new.body)
-    ]
-    (text,) = shard.calls.call("release", filter=chosen, max_bytes=MAX_BYTES, parts=flat)
-    words = (word.split(b":") for word in text.split(b" "))
-    return [_released(who, word) for (who, *_), word in zip(parts, words, strict=True)]
-
-
-def cancel_one(
-    shard: Shard,
-    who: Target,
-    *,
-    owes: bool,
-    tells: bool,
-    remove: bool,
-    keeps: str,
-    seen: bytes,
-    until: float,
-) -> tuple[Outcome, Cancelled | None]:
-    """Remove an entry that was not delivered yet; return its details if it was removed.
-
-    Args:
-        shard: Its shard.
-        who: The entry.
-        owes: Whether to note that ``REVOKED`` must be stored for it, until :func:`mark_stored`.
-        tells: Whether to return its message.
-        remove: Whether to remove it only if it is dead.
-        keeps, seen: As in :func:`cancel`.
-        until: When to give up, by the monotonic clock.
-
-    Raises:
-        UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead under
-            the insertion number in *who*.
-    """
-    changes = cancel(
-        shard,
-        [who],
-        revoker="caller" if owes else "none",
-        tells=tells,
-        remove=remove,
-        keeps=keeps,
-        seen=seen,
-        until=until,
-    )
-    outcome, change = only(changes)
-    return outcome, change.cancelled
-
-
-def edit(
-    shard: Shard,
-    parts: Sequence[tuple[Target, Record | None, NewRecord]],
-    *,
-    chosen: str = "",
-    until: float | None = None,
-) -> list[Change]:
-    """Give entries another message, queue, key or tags; their tasks and due times stay.
-
-    Args:
-        shard: Their shard.
-        parts: Up to 100 triples, as in :func:`release`; a new record is made by
-            :meth:`Record.with_message`. Without an old one, nothing is changed.
-        chosen, until: As in :func:`cancel`.
+    """Rewrite up to 100 entries of a shard; all to release or none, chosen by one filter.
 
     Returns:
         A change for each part, in order; ``UNCHANGED`` if you must read the record again. The error
-        of one may be ``AlreadyScheduled``: another task has the new key.
+        of one may be ``AlreadyScheduled``: another entry has the new key.
     """
-    flat = [
-        word
-        for who, seen, new in parts
-        for word in (
-            target_of(who),
-            seen.seen if seen else b"",
-            new.header,
-            new.labels + new.body,
-            new.template,
-        )
-    ]
-    (text,) = shard.calls.call("edit", until=until, filter=chosen, max_bytes=MAX_BYTES, parts=flat)
+    flat: list[bytes] = []
+    for who, what in parts:
+        new = what.new
+        flat += (target_of(who), what.seen.seen if what.seen else b"", new.header)
+        flat.append(new.labels + new.body)
+        if not what.releases:
+            flat.append(new.template)
+    first = parts[0][1]
+    (text,) = shard.calls.call(
+        "release" if first.releases else "edit",
+        until=until,
+        filter=first.chosen,
+        max_bytes=MAX_BYTES,
+        parts=flat,
+    )
     words = (word.split(b":") for word in text.split(b" "))
-    return [_edited(who, word) for (who, *_), word in zip(parts, words, strict=True)]
+    return [_read(shard, what, who, word) for (who, what), word in zip(parts, words, strict=True)]
+
+
+def one(shard: Shard, what: AnyChange, who: Target, until: float) -> tuple[Outcome, Change]:
+    """Change one entry; arguments as of :func:`changed`.
+
+    Raises:
+        UnreadableRecord: its record cannot be read, and it is not to be removed as a dead one.
+        InvalidDueTime: it would be due too late.
+        AlreadyScheduled: another entry has its new key.
+    """
+    if isinstance(what, Rewrite):
+        (change,) = rewritten(shard, [(who, what)], until)
+    else:
+        ((change,),) = changed(shard, what, [who], until)
+    error = change.error
+    if isinstance(error, UnreadableRecord) and isinstance(what, Removal) and who[:1] != b"m":
+        # Only a record tells the last change.
+        asks = what.only_dead and what.revision is None
+        member = selection.dead_member(shard, error.task_id) if asks else None
+        if member is not None:
+            return one(shard, what, target_of_member(member), until)
+        if error.why == _NO_RECORD:
+            return Outcome.NOT_FOUND, change
+    if error is not None:
+        raise error
+    # None: it was dead under this number, and has left since.
+    return Outcome.NOT_FOUND if change.outcome is None else change.outcome, change
 
 
 def mark_stored(shard: Shard, cancelled: Iterable[Cancelled]) -> set[str]:
@@ -255,80 +256,34 @@ def mark_stored(shard: Shard, cancelled: Iterable[Cancelled]) -> set[str]:
     return {task_id.decode(errors="replace") for task_id in anew}
 
 
-def revision(changed_us: int | None) -> bytes:
-    """Return the last change that an entry must have, as the steps take it; empty for any."""
-    return b"" if changed_us is None else changed_us.to_bytes(REVISION_BYTES, "big")
-
-
-def _in_chunks(
-    targets: Sequence[Target], call: Callable[[Sequence[bytes]], Any]
-) -> Iterator[tuple[list[Target], list[list[bytes]], list[Any]]]:
-    """Yield for each call: the targets, the parts of each one's answer, the rest of the reply."""
-    left = list(targets)
-    while left:
-        some, left = left[:CHUNK], left[CHUNK:]
-        text, *more = call([target_of(entry) for entry in some])
-        words = [word.split(b":") for word in text.split(b" ")]
-        # The other rows refer to places in the whole chunk, so yield all of it.
-        yield some, words, more
-        left = [entry for entry, word in zip(some, words, strict=True) if word == _AGAIN] + left
-
-
-def _read(who: Target, word: Sequence[bytes]) -> Change | None:
-    """Return the change if the answer needs no more than its word; else ``None``."""
-    if word == _SKIPPED:
-        return Change(None, _id_of(who))
-    if word[0] == _UNREADABLE:
-        task_id = _id_of(who, *word[2:])
-        return Change(None, task_id, error=UnreadableRecord(task_id, _text(word[1])))
-    if len(word) == 1 and word != _TOO_LATE and word[0] not in _DONE:
-        return Change(Outcome(_text(word[0])), _id_of(who))
-    return None
-
-
-def _cancelled(
-    who: Target, word: Sequence[bytes], message: tuple[bytes, bytes] | None, shard: int
+def _read(
+    shard: Shard,
+    what: AnyChange,
+    who: Target,
+    word: Sequence[bytes],
+    told: tuple[bytes, bytes] = (b"", b""),
 ) -> Change:
-    outcome, task_id = Outcome(_text(word[0])), _id_of(who, *word[1:])
-    cancelled = Cancelled(task_id, outcome, *(message or (b"", b"")), shard=shard)
-    return Change(outcome, task_id, cancelled=cancelled)
-
-
-def _moved(who: Target, word: Sequence[bytes], when: When) -> Change:
-    if word == _TOO_LATE:
-        return Change(None, _id_of(who), error=too_late(when))
-    outcome, due_ms, *others = word
-    task_id, expires = (*others, b"", b"")[:2]
-    named = _id_of(who, *filter(None, [task_id]))
-    return Change(Outcome(_text(outcome)), named, int(due_ms), expires=_text(expires))
-
-
-def _released(who: Target, word: Sequence[bytes]) -> Change:
-    # A record that was not looked at must be read again, as if it had changed.
-    if word == _AGAIN:
-        return Change(Outcome.UNCHANGED, _id_of(who))
-    return _read(who, word) or Change(Outcome(_text(word[0])), _id_of(who))
-
-
-def _edited(who: Target, word: Sequence[bytes]) -> Change:
-    if word[0] in _HOLDS:
+    """Return the change of which a script's answer tells, and the row beside it."""
+    name, *parts = word
+    if name == b"unreadable":
+        task_id = _id_of(who, *parts[1:])
+        return Change(None, task_id, error=UnreadableRecord(task_id, _text(parts[0])))
+    if name == b"too_late" and isinstance(what, Move):
+        return Change(None, _id_of(who), error=too_late(what.when))
+    if name in _HOLDS:
         task_id = _id_of(who)
-        return Change(None, task_id, error=_HOLDS[word[0]](task_id, *map(_text, word[1:])))
-    return _released(who, word)
-
-
-def only(steps: Iterable[list[Change]]) -> tuple[Outcome, Change]:
-    """Return the outcome and the change of the only target.
-
-    Raises:
-        UnreadableRecord: its record cannot be read.
-        InvalidDueTime: it would be due too late.
-    """
-    ((change,),) = steps
-    if change.error is not None:
-        raise change.error
-    assert change.outcome is not None  # noqa: S101 - only a selection skips targets
-    return change.outcome, change
+        return Change(None, task_id, error=_HOLDS[name](task_id, *map(_text, parts)))
+    outcome = _OUTCOMES[name]
+    if isinstance(what, Move) and parts:
+        due_ms, *others = parts
+        given, expires = (*others, b"", b"")[:2]
+        named_as = _id_of(who, *filter(None, [given]))
+        return Change(outcome, named_as, int(due_ms), expires=_text(expires))
+    task_id = _id_of(who, *parts)
+    cancelled = None
+    if isinstance(what, Removal) and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
+        cancelled = Cancelled(task_id, outcome, *told, shard=shard.number)
+    return Change(outcome, task_id, cancelled=cancelled)
 
 
 def _id_of(who: Target, *known: bytes) -> str:

@@ -1,7 +1,7 @@
 """The store as its callers see it: finds the shards for an id, a key or "all".
 
 schedule                      each entry to its shard
-cancel, move, edit, find      the shards that may have it, in turn, until one does
+change, find                  the shards that may have it, in turn, until one does
 waiting, history, counts      every shard, results merged
 
 Each step is documented in its module: ``schedule.py``, ``changes.py``, ``lookup.py``,
@@ -30,7 +30,6 @@ from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
 from .. import clock
-from ..clock import When
 from ..errors import (
     AlreadyScheduled,
     DelayQError,
@@ -41,15 +40,15 @@ from ..errors import (
 )
 from ..hooks import actor
 from ..settings import LONGEST_HISTORY
-from . import calls, changes, counts, listing, lookup, selection
+from . import calls, changes, counts, listing, lookup
 from .calls import Attempts, Shard, Shortfalls, Wanted
-from .changes import ALWAYS, Conditions
+from .changes import AnyChange
 from .counts import Counts, LiveScanner, Pause, QueueCount
-from .keys import Target, named, shard_of, target_of_member
+from .keys import Target, named, shard_of
 from .listing import MAX_SIZE
 from .lookup import Departure, KeyHolder
 from .membership import Membership, Registration
-from .record import NewRecord, Record
+from .record import NewRecord
 from .schedule import schedule
 from .scripts import Scripts
 from .selection import Filter
@@ -68,8 +67,6 @@ from .values import (
 )
 
 _GONE = (Outcome.NOT_FOUND, Outcome.HANDED_OVER)
-
-Detail = TypeVar("Detail")
 
 
 class Placed(Protocol):
@@ -91,33 +88,6 @@ def to_ask(shards: Sequence[Shard], who: Target) -> Sequence[Shard]:
     """Return the shards that may have an entry, the likeliest first."""
     own = shard_of(named(who), len(shards))
     return [shards[own]] if who[:1] == b"k" else [*shards[own:], *shards[:own]]
-
-
-def change(
-    shards: Sequence[Shard],
-    who: Target,
-    step: Callable[[Shard, float], tuple[Outcome, Detail]],
-) -> tuple[Outcome, Detail]:
-    """Change an entry on the first shard that has it.
-
-    Args:
-        shards: All shards.
-        who: The entry.
-        step: Changes it on one shard; gets the shard, and when the call ends.
-
-    Returns:
-        The answer of that shard. If none has it: ``HANDED_OVER``, if one knows of that.
-    """
-    until = clock.monotonic() + shards[0].calls.timeout
-    best: tuple[Outcome, Detail] | None = None
-    for shard in to_ask(shards, who):
-        answer = step(shard, until)
-        if answer[0] not in _GONE:
-            return answer
-        if best is None or answer[0] is Outcome.HANDED_OVER:
-            best = answer
-    assert best is not None  # noqa: S101 - there is at least one shard
-    return best
 
 
 def refused(
@@ -413,48 +383,23 @@ class Entries:
         )
 
     @_over_its_shards
-    def cancel(
-        self,
-        who: Target,
-        *,
-        owes: bool = False,
-        tells: bool = True,
-        remove: bool = False,
-        keeps: str = "",
-        seen: bytes = b"",
-    ) -> tuple[Outcome, Cancelled | None]:
-        """Remove an entry that was not delivered yet; see :func:`changes.cancel_one`.
+    def change(self, who: Target, what: AnyChange) -> tuple[Outcome, Change]:
+        """Remove, move or rewrite an entry; see :func:`changes.one`.
 
-        Raises:
-            UnreadableRecord: its record cannot be read, and *remove* is false, or it is not dead.
+        Returns:
+            The answer of the first shard that has it. If none has it: ``HANDED_OVER``, if one
+            knows of that.
         """
-
-        def cancel(shard: Shard, until: float) -> tuple[Outcome, Cancelled | None]:
-            def step(who: Target, seen: bytes) -> tuple[Outcome, Cancelled | None]:
-                return changes.cancel_one(
-                    shard,
-                    who,
-                    owes=owes,
-                    tells=tells,
-                    remove=remove,
-                    keeps=keeps,
-                    seen=seen,
-                    until=until,
-                )
-
-            try:
-                return step(who, seen)
-            except UnreadableRecord as error:
-                # Only a record tells the last change.
-                asks = remove and not seen
-                member = selection.dead_member(shard, error.task_id) if asks else None
-                if member is not None:
-                    return step(target_of_member(member), b"")
-                if error.why == changes.NO_RECORD:
-                    return Outcome.NOT_FOUND, None
-                raise
-
-        return change(self.unasked_shards, who, cancel)
+        until = clock.monotonic() + self.unasked_shards[0].calls.timeout
+        best: tuple[Outcome, Change] | None = None
+        for shard in to_ask(self.unasked_shards, who):
+            answer = changes.one(shard, what, who, until)
+            if answer[0] not in _GONE:
+                return answer
+            if best is None or answer[0] is Outcome.HANDED_OVER:
+                best = answer
+        assert best is not None  # noqa: S101 - there is at least one shard
+        return best
 
     def forgo(self, task_ids: Sequence[str]) -> None:
         """Note that ids were sent to the workers, so that no undo brings their tasks back."""
@@ -464,26 +409,6 @@ class Entries:
     def mark_stored(self, cancelled: Cancelled) -> bool:
         """Note that ``REVOKED`` was stored for a task; return whether its id was scheduled anew."""
         return bool(changes.mark_stored(self.unasked_shards[cancelled.shard], [cancelled]))
-
-    @_over_its_shards
-    def move(
-        self,
-        who: Target,
-        when: When,
-        *,
-        mode: str = "",
-        conditions: Conditions = ALWAYS,
-        seen: bytes = b"",
-    ) -> tuple[Outcome, Change]:
-        """Give an entry another due time; see :func:`changes.reschedule`."""
-
-        def move(shard: Shard, until: float) -> tuple[Outcome, Change]:
-            moved = changes.reschedule(
-                shard, [who], when, mode=mode, conditions=conditions, seen=seen, until=until
-            )
-            return changes.only(moved)
-
-        return change(self.unasked_shards, who, move)
 
     @_over_its_shards
     def hold(self, words: Sequence[tuple[str, str, str, int, int]], until: float) -> None:
@@ -506,15 +431,6 @@ class Entries:
 
     def _of_key(self, key: str, shards: Sequence[Shard]) -> Shard:
         return shards[shard_of(key, len(shards))]
-
-    @_over_its_shards
-    def edit(self, who: Target, seen: Record | None, new: NewRecord) -> Outcome:
-        """Give an entry another message, queue, key or tags; see :func:`changes.edit`."""
-
-        def edit(shard: Shard, until: float) -> tuple[Outcome, Change]:
-            return changes.only([changes.edit(shard, [(who, seen, new)], until=until)])
-
-        return change(self.unasked_shards, who, edit)[0]
 
     @_over_its_shards
     def pause(self, lane: bytes, name: str, *, late: bool = False) -> None:

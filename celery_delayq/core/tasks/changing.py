@@ -7,16 +7,17 @@ a reschedule, of one task or of many.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Literal, TypedDict
 
 from .. import clock
-from ..clock import DelayInput, TimeInput, When, due_in_ms, one_of
+from ..clock import DelayInput, TimeInput, one_of
 from ..errors import InvalidOption
 from ..message.headers import warn_of_expiry
 from ..services import HasServices, Services
-from ..store import NOW, Match, Outcome
-from ..store.changes import ALWAYS, Conditions, revision
+from ..store import Change, Outcome
+from ..store.changes import Move, Removal
 from ..store.record import Tags
 from .scheduled_task import Named, checked_revision, id_of, of_one_task, target_of
 
@@ -43,30 +44,29 @@ class ChangesOfOne(Changes, total=False):
 Direction = Literal["earlier", "later"]
 
 
-def conditions_of(zone: tzinfo, only: Direction | None, if_due: TimeInput | None) -> Conditions:
-    """Return the conditions of a reschedule for the store; naive times are in *zone*.
+def move_of(
+    zone: tzinfo,
+    only: Direction | None,
+    if_due: TimeInput | None,
+    if_revision: int | None = None,
+    **times: Any,
+) -> Move:
+    """Return a reschedule for the store; naive times are in *zone*.
+
+    Args:
+        zone: The app's time zone.
+        only, if_due, if_revision: What must hold for a task to be moved.
+        **times: ``at``, ``after`` and ``by``, of which one is given.
 
     Raises:
-        InvalidOption: *only* is not a direction.
-        InvalidDueTime: *if_due* is not a time.
+        InvalidOption: *only* is not a direction, or not one time is given.
+        InvalidDueTime: a value is not a time.
     """
+    when = one_of(zone, **times)
     if only not in (None, "earlier", "later"):
         raise InvalidOption("only", only, "'earlier' or 'later'")
     if_due_ms = None if if_due is None else clock.at(if_due, zone).ms
-    return Conditions(only or "", if_due_ms)
-
-
-def would_move(met: Match, when: When, conditions: Conditions) -> bool:
-    """Return whether ``reschedule.lua`` would move an entry."""
-    if conditions.if_due_ms not in (None, met.due_ms):
-        return False
-    if when.mode == "by":
-        new_ms = max(0, met.due_ms + when.ms)
-    else:
-        new_ms = due_in_ms(when.us + (met.now_us if when.mode == "after" else 0), met.now_us)
-    if conditions.only == "earlier":
-        return new_ms < met.due_ms
-    return conditions.only != "later" or new_ms > met.due_ms
+    return Move(when, only=only or "", if_due_ms=if_due_ms, revision=checked_revision(if_revision))
 
 
 @of_one_task
@@ -92,11 +92,12 @@ def cancel(
     """
     if revoke and key is not None:
         raise InvalidOption("revoke", revoke, "a task's id, as workers know no keys")
-    outcome = _removed(delayq.services, task_id, key, if_revision)
+    services = delayq.services
+    outcome = _remove(services, target_of(task_id, key), _removal(services, if_revision))
     if revoke and not outcome:
-        delayq.services.forgo_undo([id_of(task_id)])
+        services.forgo_undo([id_of(task_id)])
         arguments = {"task_id": id_of(task_id), "terminate": False}
-        delayq.services.app.control.broadcast("revoke", arguments=arguments)
+        services.app.control.broadcast("revoke", arguments=arguments)
     return outcome
 
 
@@ -119,35 +120,31 @@ def remove(
     Raises:
         UnreadableRecord: it cannot be read and is not dead yet; it becomes dead when it is due.
     """
-    return _removed(delayq.services, task_id, key, if_revision, remove=True)
+    what = _removal(delayq.services, if_revision, only_dead=True)
+    return _remove(delayq.services, target_of(task_id, key), what)
 
 
 def withdraw(services: Services, task_id: str, *, if_revision: int) -> Outcome:
     """Cancel a task of which no undo is kept: what scheduled it would schedule it again."""
-    return _removed(services, task_id, None, if_revision, is_kept=False)
+    what = replace(_removal(services, if_revision), keeps="")
+    return _remove(services, target_of(task_id), what)
 
 
-def _removed(
-    services: Services,
-    task_id: Named | None,
-    key: str | None,
-    if_revision: int | None,
-    *,
-    remove: bool = False,
-    is_kept: bool = True,
-) -> Outcome:
-    seen = revision(checked_revision(if_revision))
+def _removal(services: Services, if_revision: int | None, *, only_dead: bool = False) -> Removal:
     owes, hears = services.has_backend, bool(services.hooks.hears_messages())
-    outcome, cancelled = services.entries.cancel(
-        target_of(task_id, key),
-        owes=owes,
+    return Removal(
+        "caller" if owes else "none",
         tells=owes or hears,
-        remove=remove,
-        keeps=services.keeps() if is_kept else "",
-        seen=seen,
+        only_dead=only_dead,
+        keeps=services.keeps(),
+        revision=checked_revision(if_revision),
     )
-    if cancelled is not None:
-        services.will_not_run([cancelled], owed=owes)
+
+
+def _remove(services: Services, who: bytes, what: Removal) -> Outcome:
+    outcome, change = services.entries.change(who, what)
+    if change.cancelled is not None:
+        services.will_not_run([change.cancelled], owed=what.owes)
     else:
         services.hooks.missed("cancel", outcome)
     return outcome
@@ -187,9 +184,8 @@ def reschedule(
         InvalidDueTime: not a time, or after 2255-06-05.
     """
     services = delayq.services
-    when = one_of(services.timezone, at=at, after=after, by=by)
-    conditions = conditions_of(services.timezone, only, if_due)
-    return move(services, task_id, when, key=key, if_revision=if_revision, conditions=conditions)[0]
+    what = move_of(services.timezone, only, if_due, if_revision, at=at, after=after, by=by)
+    return move(services, target_of(task_id, key), what)[0]
 
 
 @of_one_task
@@ -208,7 +204,8 @@ def run_now(
         ``Outcome.DONE``, the only true one; or why not. ``BEHIND``: it is due now, but waits behind
         the task that holds its key.
     """
-    return move(delayq.services, task_id, NOW, key=key, if_revision=if_revision, mode="now")[0]
+    what = Move(mode="now", revision=checked_revision(if_revision))
+    return move(delayq.services, target_of(task_id, key), what)[0]
 
 
 @of_one_task
@@ -228,40 +225,16 @@ def retry(
         ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it is not dead, or has
         another revision.
     """
-    return move(delayq.services, task_id, NOW, key=key, if_revision=if_revision, mode="retry")[0]
+    what = Move(mode="retry", revision=checked_revision(if_revision))
+    return move(delayq.services, target_of(task_id, key), what)[0]
 
 
-def move(
-    services: Services,
-    task_id: Named | None,
-    when: When,
-    *,
-    key: str | None = None,
-    if_revision: int | None = None,
-    mode: str = "",
-    conditions: Conditions = ALWAYS,
-) -> tuple[Outcome, int | None]:
-    """Change a task's due time; return the outcome, and the new time in ms if it was moved.
-
-    Args:
-        services: The app's.
-        task_id: The task.
-        when: The new time.
-        key: The task's unique key, in place of *task_id*.
-        if_revision: The revision that it must have.
-        mode: Replaces *when*, as in :func:`store.changes.reschedule`.
-        conditions: What must hold for it to be moved.
-    """
-    outcome, change = services.entries.move(
-        target_of(task_id, key),
-        when,
-        mode=mode,
-        conditions=conditions,
-        seen=revision(checked_revision(if_revision)),
-    )
+def move(services: Services, who: bytes, what: Move) -> tuple[Outcome, Change]:
+    """Move a task, and tell of it."""
+    outcome, change = services.entries.change(who, what)
     if change.due_ms is not None:
         services.hooks.rescheduled(change.task_id, change.due_ms)
         warn_of_expiry([(change.task_id, change.due_ms, change.expires)])
     else:
         services.hooks.missed("reschedule", outcome)
-    return outcome, change.due_ms
+    return outcome, change

@@ -18,14 +18,13 @@ from typing import Any
 
 from celery.app.task import Task
 
-from ..clock import DelayInput, TimeInput, When, one_of
+from ..clock import DelayInput, TimeInput
 from ..errors import DelayQError, InvalidDueTime, InvalidOption, StoreError
 from ..hooks import steps_of
 from ..message.headers import warn_of_expiry
 from ..services import HasServices, Services
 from ..store import (
     CHUNK,
-    NOW,
     Change,
     Filter,
     Match,
@@ -33,14 +32,13 @@ from ..store import (
     Shard,
     State,
     What,
-    changes,
     selection,
     target_of_member,
 )
-from ..store.changes import ALWAYS, Conditions
+from ..store.changes import Move, Removal, changed
 from ..store.values import Outcome
 from ..threads import awaited
-from .changing import Direction, conditions_of, would_move
+from .changing import Direction, move_of
 from .reading import OneOf, QueueNames, check_limit, filter_of
 from .scheduled_task import ScheduledTask, of_many
 
@@ -243,13 +241,6 @@ def telling_so_far(tally: Tally) -> Iterator[None]:
         raise
 
 
-#: A step of the store for entries of a selection.
-Steps = Callable[[Shard, list[bytes]], Iterator[list[Change]]]
-
-# States that a dry run counts, as `peek.lua` returns them.
-WAITING = {"SCHEDULED", "PAUSED", "DEAD", "LAPSED"}
-
-
 class Selection:
     """Tasks that match given filters; :meth:`DelayQ.select` makes one.
 
@@ -314,12 +305,12 @@ class Selection:
             StoreError: Redis cannot be reached, or refuses a step. The error's ``so_far`` counts
                 the finished tasks, and :attr:`cursor` is the position after them.
         """
-        return self._remove(WAITING, dry_run, progress)
+        return self._change(self._removal(), dry_run, progress)
 
     @of_many
     def remove(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
         """Delete the dead and the unreadable tasks; otherwise like :meth:`cancel`."""
-        return self._remove({"DEAD", "UNREADABLE"}, dry_run, progress, remove=True)
+        return self._change(self._removal(only_dead=True), dry_run, progress)
 
     @of_many
     def reschedule(
@@ -342,23 +333,18 @@ class Selection:
             InvalidDueTime: not a time, or after 2255-06-05. If *by* moves a task past that date,
                 the error's ``so_far`` counts the tasks moved before it.
         """
-        when = one_of(self._services.timezone, at=at, after=after, by=by)
-        conditions = conditions_of(self._services.timezone, only, if_due)
-        if dry_run:
-            return self._would_change(
-                lambda met: met.state in WAITING and would_move(met, when, conditions), progress
-            )
-        return self._move(when, progress, conditions=conditions)
+        what = move_of(self._services.timezone, only, if_due, at=at, after=after, by=by)
+        return self._change(replace(what, chosen=self._chosen.text), dry_run, progress)
 
     @of_many
     def run_now(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
         """Deliver them at once, even if they are paused; otherwise like :meth:`cancel`."""
-        return self._go("now", WAITING, dry_run, progress)
+        return self._change(Move(mode="now", chosen=self._chosen.text), dry_run, progress)
 
     @of_many
     def retry(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
         """Try to deliver the dead tasks again; otherwise like :meth:`cancel`."""
-        return self._go("retry", {"DEAD"}, dry_run, progress)
+        return self._change(Move(mode="retry", chosen=self._chosen.text), dry_run, progress)
 
     # For an event loop.
     acount = awaited(count, reads=True)
@@ -366,52 +352,14 @@ class Selection:
     areschedule = awaited(reschedule)
     arun_now = awaited(run_now)
 
-    def _go(self, mode: str, states: set[str], dry_run: bool, progress: Progress | None) -> Count:
-        if dry_run:
-            return self._would_change(lambda met: met.state in states, progress)
-        return self._move(NOW, progress, mode=mode)
-
-    def _move(
-        self,
-        when: When,
-        progress: Progress | None,
-        *,
-        mode: str = "",
-        conditions: Conditions = ALWAYS,
-    ) -> Count:
-        def steps(shard: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
-            return changes.reschedule(
-                shard,
-                targets,
-                when,
-                mode=mode,
-                conditions=conditions,
-                chosen=self._chosen.text,
-            )
-
-        return self._change(steps, progress)
-
-    def _remove(
-        self, states: set[str], dry_run: bool, progress: Progress | None, *, remove: bool = False
-    ) -> Count:
-        if dry_run:
-            return self._would_change(lambda met: met.state in states, progress)
-        owes = self._services.has_backend
-        keeps = self._services.keeps()
-
-        def steps(shard: Shard, targets: list[bytes]) -> Iterator[list[Change]]:
-            tells = bool(self._services.hooks.hears_messages())
-            return changes.cancel(
-                shard,
-                targets,
-                revoker="scanner" if owes else "none",
-                tells=tells,
-                remove=remove,
-                keeps=keeps,
-                chosen=self._chosen.text,
-            )
-
-        return self._change(steps, progress, owes=owes, bulk=self.bulk if keeps else "")
+    def _removal(self, *, only_dead: bool = False) -> Removal:
+        return Removal(
+            "scanner" if self._services.has_backend else "none",
+            tells=bool(self._services.hooks.hears_messages()),
+            only_dead=only_dead,
+            keeps=self._services.keeps(),
+            chosen=self._chosen.text,
+        )
 
     def _pages(self) -> Iterator[tuple[int, Shard, list[bytes]]]:
         """Yield members that may match, from the start position: number, shard, page.
@@ -459,24 +407,21 @@ class Selection:
                 report(progress, tally)
         return tally.count
 
-    def _change(
-        self,
-        steps: Steps,
-        progress: Progress | None,
-        *,
-        owes: bool = False,
-        bulk: str = "",
-    ) -> Count:
-        tally, self._at = Tally(owes=owes, bulk=bulk), self._begun
+    def _change(self, what: Removal | Move, dry_run: bool, progress: Progress | None) -> Count:
+        if dry_run:
+            return self._would_change(what.takes, progress)
+        removal = what if isinstance(what, Removal) else Removal()
+        tally = Tally(owes=removal.owes, bulk=self.bulk if removal.keeps else "")
+        self._at = self._begun
         # Recording the owed ``REVOKED`` takes as long again.
-        size = CHUNK // 2 if owes else CHUNK
+        size = CHUNK // 2 if removal.owes else CHUNK
         with telling_so_far(tally):
             for number, shard, page in self._pages():
                 for first in range(0, len(page), size):
                     some = page[first : first + size]
                     done = 0
                     targets = [target_of_member(member) for member in some]
-                    for made in steps_of(self.bulk, steps(shard, targets)):
+                    for made in steps_of(self.bulk, changed(shard, what, targets)):
                         # Set before progress or an error is reported, so no task is done twice.
                         done += len(made)
                         self._at = self._begun.behind(number, Position.of(some[done - 1]))

@@ -7,11 +7,12 @@ from datetime import datetime
 
 import click
 
-from ...core.clock import from_ms, one_of, to_ms
+from ...core.clock import from_ms, to_ms
 from ...core.services import HasServices
 from ...core.store import Outcome
 from ...core.tasks import changing
-from ...core.tasks.changing import Direction, conditions_of
+from ...core.tasks.changing import Direction
+from ...core.tasks.scheduled_task import target_of
 from ...core.tasks.selection import Count
 from ..selection import RewritableSelection
 from ..typed_times import GivenTime, told
@@ -108,15 +109,10 @@ def reschedule(
     ) -> Outcome:
         nonlocal due
         zone = delayq.services.timezone
-        outcome, due_ms = changing.move(
-            delayq.services,
-            task_id,
-            one_of(zone, at=at, after=after, by=by),
-            key=key,
-            if_revision=if_revision,
-            conditions=conditions_of(zone, only, if_due_at),
-        )
-        due = None if due_ms is None else from_ms(due_ms)
+        times = {"at": at, "after": after, "by": by}
+        what = changing.move_of(zone, only, if_due_at, if_revision, **times)
+        outcome, change = changing.move(delayq.services, target_of(task_id, key), what)
+        due = None if change.due_ms is None else from_ms(change.due_ms)
         return outcome
 
     def many(

@@ -47,6 +47,7 @@ from celery_delayq.core.store import Entries, Membership, NewEntry, Receipt, cha
 from celery_delayq.core.store import entries as placement
 from celery_delayq.core.store import selection as selection_scan
 from celery_delayq.core.store.calls import Attempts
+from celery_delayq.core.store.changes import Move, Removal, Rewrite
 from celery_delayq.core.store.delivery import Copies, ScannerSteps
 from celery_delayq.core.store.keys import Keys, Target, target_of_key, target_of_member
 from celery_delayq.core.store.membership import Registration
@@ -216,10 +217,10 @@ class Caller:
         if one.kind == "undo":
             return self._undo(one)
         if one.kind == "cancel":
-            outcome, _ = self._entries.cancel(who, keeps=KEEPS if one.keeps else "")
+            outcome, _ = self._entries.change(who, Removal(keeps=KEEPS if one.keeps else ""))
             return Answer(outcome.name)
-        mode = {"mode": "now"} if one.runs_now else {}
-        outcome, change = self._entries.move(who, one.when, **mode)
+        mode = "now" if one.runs_now else ""
+        outcome, change = self._entries.change(who, Move(one.when, mode))
         return Answer(outcome.name, change.due_ms)
 
     def _undo(self, one: Any) -> Answer:
@@ -242,8 +243,8 @@ class Caller:
         for link in self._entries.shards:
             for page in selection_scan.pages(link, chosen, *selection_scan.start(link), Position()):
                 met = [target_of_member(member) for member in page]
-                asked = {"tells": False, "chosen": chosen.text}
-                for some in changes.cancel(link, met, **asked) if met else ():
+                what = Removal(tells=False, chosen=chosen.text)
+                for some in changes.changed(link, what, met) if met else ():
                     done += sum(one.outcome in (Outcome.DONE, Outcome.UNCERTAIN) for one in some)
         return done
 
@@ -255,7 +256,7 @@ class Caller:
         entries = self._entries
         entry = entries.find(who)
         if entry is None:
-            return entries.edit(who, None, NewRecord(b"", b"", b""))
+            return entries.change(who, Rewrite(None, NewRecord(b"", b"", b"")))[0]
         leaves = one.kind == "release"
         shares = one.shares and not leaves  # no two that are released have the same message
         one = replace(one, relayed=entry.record.text[1:2] == b"R", shares=shares)
@@ -264,11 +265,9 @@ class Caller:
         if leaves and entry.record.is_released:
             return Outcome.HANDED_OVER  # it is on its way
         if leaves:
-            part = who, entry.record, entry.record.released(made)
-            return placement.change(
-                entries.shards, who, lambda one, _: (changes.release(one, [part])[0].outcome, None)
-            )[0]
-        return entries.edit(who, entry.record, entry.record.with_message(made))
+            what = Rewrite(entry.record, entry.record.released(made), releases=True)
+            return entries.change(who, what)[0]
+        return entries.change(who, Rewrite(entry.record, entry.record.with_message(made)))[0]
 
 
 def rule_caller(scripts: Any, timeout: float, relayed: bool) -> RuleCaller:
