@@ -27,6 +27,7 @@ from ..core import clock
 from ..core.clock import DelayInput, TimeInput, When
 from ..core.hooks import acting_as
 from ..core.integration.apply_async import DelayQTask, P, R_co, call
+from ..core.scheduling.intercept import Request
 from ..core.services import services_of
 
 if TYPE_CHECKING:
@@ -136,6 +137,8 @@ def _on_commit(task: Task, when: When, args: tuple[Any, ...], kwargs: dict[str, 
     if task.typing and (check := getattr(task, "__header__", None)):
         check(*args, **kwargs)
     task_id: str = uuid()
-    schedule = partial(call, services, task.apply_async, when, args, kwargs)
-    transaction.on_commit(partial(schedule, options={"task_id": task_id}, given_out=True))
+    request = Request(when, frozen=True)
+    transaction.on_commit(
+        partial(call, services, request, task.apply_async, args, kwargs, task_id=task_id)
+    )
     return task_id

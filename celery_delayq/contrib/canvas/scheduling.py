@@ -47,11 +47,14 @@ def schedule(
         Its result; of an empty canvas, what ``apply_async`` returns: nothing is scheduled.
     """
     refuse_connections(sig)
-    app, kept = services.app, Kept(services, Request(when).expected_due())
+    # A caller may know the ids of a signature that was frozen before.
+    frozen = has_ids(sig)
+    request = Request(when, given_out=frozen, frozen=frozen)
+    app, kept = services.app, Kept(services, request.expected_due())
     canvas = marked(sig, kept, app)
     if canvas is None:
         empty: Any = sig.clone().apply_async()
-        return empty and result_of(services, when, empty, None)
+        return empty and result_of(services, request, empty, None)
     for name in in_signature:
         canvas.options.pop(name, None)
     if canvas.options.get("task_id"):
@@ -62,14 +65,11 @@ def schedule(
         # It carries the arguments of all parts, and argsrepr may hide some of them from logs.
         launch.set(task_id=result.id, argsrepr=shown(canvas), kwargsrepr="{}", compression="zlib")
         launch.set(add_to_parent=False, **kept.route, **_once(sig), **in_signature)
-        # A caller may know the ids of a signature that was frozen before.
-        made, receipt = schedule_call(
-            services, launch.apply_async, when, options=own, given_out=has_ids(sig)
-        )
+        made, receipt = schedule_call(services, request, launch.apply_async, **own)
         if receipt and receipt.existed:
             trail[:] = [made]
             result = made
-    return result_of(services, when, _bound_to(app, result), receipt)
+    return result_of(services, request, _bound_to(app, result), receipt)
 
 
 def _applied(canvas: Signature, kept: Kept, when: When) -> Any:

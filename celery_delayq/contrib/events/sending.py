@@ -24,7 +24,6 @@ from kombu.utils.json import loads
 
 from ...core import clock
 from ...core.clock import from_ms
-from ...core.handover.publishers import IDLE, bounded, connect
 from ...core.message.body import body_of
 from ...core.message.outgoing import Route
 from ...core.servers.pool import PerProcess
@@ -35,6 +34,7 @@ from ...core.text import logger_of
 logger = logger_of(__name__)
 
 TIMEOUT = 1.0  # seconds that the broker may take to connect, or to take a list of events
+IDLE = 10.0  # seconds without use after which a connection may be dead
 AGAIN = 5.0  # seconds without events after the broker failed to take them
 LIST = 100  # events in one message
 SENT, REVOKED = "task-sent", "task-revoked"
@@ -100,6 +100,9 @@ class Events:
                 dispatcher.connection.collect()
 
     def _connected(self, kind: str) -> Any:
+        # Of no use to a process that sends no events.
+        from ...core.handover.publishers import bounded, connect
+
         connection = bounded(self._app.connection_for_write(), TIMEOUT, TIMEOUT)
         try:
             connect(connection, TIMEOUT)

@@ -29,6 +29,7 @@ from ...core.integration.apply_async import Defer, schedule_call
 from ...core.libraries import Feature, works
 from ...core.message.body import is_serializer
 from ...core.message.headers import PUT_OFFS_HEADER, SERIALIZER_HEADER, identity_of, put_offs_in
+from ...core.scheduling.intercept import Request
 from ...core.services import Services, find
 from ...core.text import logger_of
 
@@ -138,15 +139,9 @@ def _put_off(services: Services, task: Task, request: Context, defer: Defer) -> 
     serializer = request.get(SERIALIZER_HEADER)
     if is_serializer(serializer):  # of the message, or any program's header
         signature.options["serializer"] = serializer
+    again = Request(when, delivery, frozen=True, captured=True)
     try:
-        _, receipt = schedule_call(
-            services,
-            signature.apply_async,
-            when,
-            given_out=True,
-            delivery=delivery,
-            captured=True,
-        )
+        _, receipt = schedule_call(services, again, signature.apply_async)
     except AlreadyTaken:
         logger.info("task %s: was put off at an earlier delivery of its message", request.id)
     else:

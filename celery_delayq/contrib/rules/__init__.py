@@ -18,7 +18,6 @@ from celery.signals import beat_init
 
 from ...core.services import Services, services_of
 from ...core.text import counted, plain
-from ..rule_store import TASK
 
 if TYPE_CHECKING:
     from .step import Writer
@@ -40,6 +39,8 @@ def configured(app: Any) -> None:
 
 
 def _register(app: Any) -> None:
+    from ..rule_store import TASK
+
     # With Celery's own base class: an app's may do anything. Nor has it the app's rate limit.
     @app.task(name=TASK, base=Task, shared=False, ignore_result=True, rate_limit=0)
     def write_rules(claims: list[tuple[int, str, list[bytes]]]) -> None:

@@ -42,7 +42,7 @@ from ..scheduling.intercept import Request
 from ..scheduling.options import FINISHED, KEY, UNTIL, entry_options_of, options_of_entry
 from ..scheduling.writing import new_id
 from ..services import Services, services_of
-from ..store import Delivery, Receipt
+from ..store import Receipt
 from ..threads import in_thread
 from .results import ScheduledResult, scheduled, take_back
 
@@ -109,25 +109,20 @@ _ANOTHER_APP_S = (
 
 def schedule_call(
     services: Services,
+    request: Request,
     apply_async: Callable[..., Any],
-    when: When,
+    /,
     *args: Any,
-    options: Mapping[str, Any] = MappingProxyType({}),
-    given_out: bool = False,
-    delivery: Delivery | None = None,
-    captured: bool = False,
+    **options: Any,
 ) -> tuple[Any, Receipt | None]:
-    """Call ``apply_async(*args, **options)`` so that its message is due at *when*.
+    """Call ``apply_async(*args, **options)`` so that its message is scheduled as *request* says.
 
     Args:
         services: The services of the sending app.
+        request: The due time, and what else there is to know.
         apply_async: The method.
-        when: The due time.
         *args: Its arguments.
-        options: Its options, of Celery and of :mod:`celery_delayq.core.scheduling.options`.
-        given_out: Whether a caller already knows the task's id.
-        delivery: The delivered message that is being scheduled again.
-        captured: Whether Celery sends the message, with an eta, if the store does not take it.
+        **options: Its options, of Celery and of :mod:`celery_delayq.core.scheduling.options`.
 
     Returns:
         The result of ``apply_async``, and the store's receipt. If an earlier task was kept, its
@@ -139,7 +134,6 @@ def schedule_call(
         DelayQError: the task was not scheduled.
         NotScheduled: the task was sent at once, because a custom ``apply_async`` drops options.
     """
-    request = Request(when, delivery, given_out=given_out, frozen=given_out, captured=captured)
     result = request.sent_by(apply_async, *args, **options)
     receipt = request.answer.receipt
     if receipt is not None:
@@ -170,17 +164,15 @@ def _receipt_of(services: Services, result: Any) -> Receipt | None:
 
 def call(
     services: Services,
+    request: Request,
     apply_async: Callable[..., Any],
-    when: When,
+    /,
     *args: Any,
-    options: Mapping[str, Any] = MappingProxyType({}),
-    given_out: bool = False,
+    **options: Any,
 ) -> ScheduledResult[Any]:
     """Schedule one call with :func:`schedule_call`; return a result that you can cancel."""
-    result, receipt = schedule_call(
-        services, apply_async, when, *args, options=options, given_out=given_out
-    )
-    return result_of(services, when, result, receipt)
+    result, receipt = schedule_call(services, request, apply_async, *args, **options)
+    return result_of(services, request, result, receipt)
 
 
 def call_signature(
@@ -210,15 +202,16 @@ def call_signature(
         )
         return held
     # A frozen signature already has an id, which a caller may know.
-    given_out = bool(signature.options.get("task_id"))
+    frozen = bool(signature.options.get("task_id"))
     options, key = dict(own), of_entry.get(KEY)
-    if key is not None and not (given_out or is_eager) and services.settings.shards > 1:
+    if key is not None and not (frozen or is_eager) and services.settings.shards > 1:
         options["task_id"] = new_id(services, entry_options_of({KEY: key}).extras.key)
-    return call(services, signature.apply_async, when, options=options, given_out=given_out)
+    request = Request(when, given_out=frozen, frozen=frozen)
+    return call(services, request, signature.apply_async, **options)
 
 
 def result_of(
-    services: Services, when: When, result: Any, receipt: Receipt | None
+    services: Services, request: Request, result: Any, receipt: Receipt | None
 ) -> ScheduledResult[Any]:
     """Make the result of ``apply_async`` one that you can cancel and reschedule."""
     if receipt is not None:
@@ -229,7 +222,7 @@ def result_of(
         # From a custom apply_async: the result of an earlier call, or of a rejected one.
         made: ScheduledResult[Any] = result
         return made
-    due_ms = clock.to_ms(Request(when).expected_due(), services.timezone)
+    due_ms = clock.to_ms(request.expected_due(), services.timezone)
     return scheduled(result, services, due_ms, has_run=True)
 
 
@@ -303,8 +296,8 @@ class DelayQTask(_Task[P, R_co]):
             kombu.exceptions.OperationalError: Redis cannot be reached.
         """
         services = services_of(self.app)
-        due = clock.at(when, services.timezone)
-        return call(services, self.apply_async, due, args, kwargs)
+        request = Request(clock.at(when, services.timezone), given_out=False)
+        return call(services, request, self.apply_async, args, kwargs)
 
     def delay_for(
         self, delay: DelayInput, /, *args: P.args, **kwargs: P.kwargs
@@ -316,7 +309,8 @@ class DelayQTask(_Task[P, R_co]):
 
         Raises like ``delay_until``; also for a number above 31 years, which looks like a Unix time.
         """
-        return call(services_of(self.app), self.apply_async, clock.after(delay), args, kwargs)
+        request = Request(clock.after(delay), given_out=False)
+        return call(services_of(self.app), request, self.apply_async, args, kwargs)
 
     async def adelay_until(
         self, when: TimeInput, /, *args: P.args, **kwargs: P.kwargs

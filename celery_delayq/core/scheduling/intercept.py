@@ -501,7 +501,7 @@ class Interceptor:
         running = self.services.app.current_worker_task
         sender = {} if running is None else running.request
         header = headers.get(HOLD_HEADER, sender.get(HOLD_HEADER))
-        hold = Hold.of(header, message.properties["correlation_id"])
+        hold = Hold.of(header, message.properties["correlation_id"]) if header else None
         if hold is None:
             if held := sender.get(HOLD_HEADER):
                 hand_on(held, sender.get("id"), message.body)
@@ -614,7 +614,8 @@ class Interceptor:
         if limited and record.size > store.settings.max_message:
             raise MessageTooLarge(task_id, record.size, store.settings.max_message)
         new = NewEntry(task_id, request.when, record, delivery=request.delivery)
-        return Ready(request.entry_options.of(new), message, header, policy)
+        new = request.entry_options.of(new)
+        return Ready(new, message, header, policy, request.given_out, request.frozen)
 
     def _new_record(self, message: OutgoingMessage, header: bytes) -> NewRecord:
         record = record_of(message.message, header, message.labels, share=True)
@@ -668,9 +669,7 @@ class _Entrance:
             raise AlreadyScheduled(self.task_id)
         began = 0.0 if request.answer.broker is None else clock.monotonic()
         try:
-            receipt = write_one(
-                interceptor.services, ready, given_out=request.given_out, frozen=request.frozen
-            )
+            receipt = write_one(interceptor.services, ready)
         except StoreError as error:
             if request.answer.broker is None:
                 raise

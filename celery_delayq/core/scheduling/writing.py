@@ -220,13 +220,18 @@ def leave(headers: dict[str, Any], eta: str) -> None:
 class Ready:
     """An entry that can be written, and its parts.
 
-    ``policy``: how often to ask the store again while it does not answer.
+    Attributes:
+        policy: How often to ask the store again while it does not answer.
+        given_out: See :func:`write`.
+        frozen: Whether its signature had its id already, which a task may have had before.
     """
 
     new: NewEntry
     message: OutgoingMessage
     header: bytes
     policy: Mapping[str, Any]
+    given_out: bool = True
+    frozen: bool = False
 
 
 def new_id(services: Services, key: str) -> str:
@@ -335,27 +340,19 @@ def _pauses(policy: Mapping[str, Any]) -> Iterator[float]:
     return islice(growing, policy.get("max_retries"))
 
 
-def write_one(
-    services: Services, ready: Ready, *, given_out: bool = True, frozen: bool = False
-) -> Receipt:
+def write_one(services: Services, ready: Ready) -> Receipt:
     """Schedule one entry; see :func:`write`.
-
-    Args:
-        services: The services of its app.
-        ready: The entry.
-        given_out: As for :func:`write`.
-        frozen: Whether its signature had its id already, which a task may have had before.
 
     Raises:
         DelayQError: the reason why it was not scheduled.
     """
-    task_id, had = ready.new.task_id, Past()
+    task_id, given_out, had = ready.new.task_id, ready.given_out, Past()
     running = services.app.current_worker_task
     # The running task schedules itself anew: the entry that may have delivered it gives way.
     supersede = running is not None and running.request.id == task_id
     if supersede and not continues(ready.message.headers, running.request):
         given_out = False  # if another task is kept, this run still ends as itself
-    elif given_out and not supersede and (frozen or is_chosen(task_id)):
+    elif given_out and not supersede and (ready.frozen or is_chosen(task_id)):
         had = of_message(services, task_id, ready.message)
     try:
         (answer,) = write(
