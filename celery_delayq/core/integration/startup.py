@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 logger = logger_of(__name__)
 
+FAILURE = 1  # exit status
+FIRST_LOOK = 1.0  # seconds that a start waits for the store; after that it goes on without it
+
 
 def give_eta() -> None:
     """Give running tasks that waited in the store the ``eta`` that Celery would have set."""
@@ -37,10 +40,6 @@ def _give_eta(task: Task, **_: Any) -> None:
     due_ms = request.get(DUE_HEADER)
     if due_ms is not None and request.eta is None:
         request.eta = from_ms(due_ms).isoformat()
-
-
-FAILURE = 1  # exit status
-FIRST_LOOK = 1.0  # seconds that a start waits for the store; after that it goes on without it
 
 
 @contextmanager

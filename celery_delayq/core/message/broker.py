@@ -1,21 +1,22 @@
 """What the app's broker is, and what it can and cannot do, without connecting to it.
 
-Its options, logins and TLS are checked; an unknown option is refused by name, without its value,
-which may be a secret.
-
-Celery 5.5 and later apply a delay of their own to an ``eta`` on quorum queues. ``send_task`` has by
-then replaced exchange and routing key by those of a cascade of delay queues: ``celery_delayed_27``
-(with an optional prefix since kombu 5.7), and 28 binary digits of the countdown before the routing
-key. A scheduled message must be routed as if it had no eta. Only the app's router knew that route,
-so its last answer is noted:
-
-    router.route ---> noted ---> send_task puts the cascade into that answer ---> undo
-
-The routing key alone is not enough: queues of several exchanges may be bound with it.
+``Broker`` is the app's; ``store_endpoint`` reads the store's address by the same rules. Options,
+logins and TLS are checked; an unknown option is refused by name, without its value, which may be a
+secret.
 
 A script in the store can push a message to a queue's list, exactly once and directly, if store and
 broker are one Redis. In a Cluster, the list must be in the store's slot as well: the broker's
 ``global_keyprefix`` begins with the store's hash tag. ``servers/risks.py`` proves it.
+
+AMQP cannot carry every message. Celery 5.5 and later apply a delay of their own to an ``eta`` on
+quorum queues. ``send_task`` has by then replaced exchange and routing key by those of a cascade of
+delay queues: ``celery_delayed_27`` (with an optional prefix since kombu 5.7), and 28 binary digits
+of the countdown before the routing key. A scheduled message must be routed as if it had no eta.
+Only the app's router knew that route, so its last answer is noted:
+
+    router.route ---> noted ---> send_task puts the cascade into that answer ---> undo
+
+The routing key alone is not enough: queues of several exchanges may be bound with it.
 """
 
 from __future__ import annotations
@@ -46,6 +47,15 @@ from ..servers.endpoint import (
 from ..settings import Settings
 from ..text import without_secrets
 
+SENTINEL = "sentinel"
+ROUTE = ("exchange", "routing_key")
+_VISIBILITY_TIMEOUT = {"redis": 3600.0, "sqs": 1800.0}  # seconds; kombu's defaults
+_CONSUMER_TIMEOUT = 1800.0  # seconds; RabbitMQ's default, as a client cannot read its setting
+_DEFAULT_HOST = "localhost"
+_REDIS = ("redis", "rediss")
+_SOCKET = "socket://"
+_CLUSTER = re.compile(r"\s*rediss?\+cluster://")
+
 _OF_STORES = (
     "master_name",
     "sentinel_kwargs",
@@ -54,188 +64,17 @@ _OF_STORES = (
     "credential_provider",
     "ssl",
 )
-_PROVIDER = "a redis.CredentialProvider, its class, or the dotted name of that"
-_SSL = "true or false, or a mapping of redis-py's words for TLS, such as ssl_ca_certs"
 _REQUIREMENTS = {
     name: requirement
     for requirement in ssl.VerifyMode
     for name in (requirement, requirement.name, requirement.name.removeprefix("CERT_").lower())
 }
-
-
-def check_words_of_store(options: Mapping[str, Any], name: str) -> None:
-    """Refuse options of the store that nothing reads: a misspelt one may be its login.
-
-    Raises:
-        UnknownSetting: the setting of that *name* has no such option; the error suggests the
-            nearest.
-        InvalidSetting: redis-py does not accept an option for TLS or sentinels.
-    """
-    for word in options:
-        if word not in _OF_STORES:
-            (nearest,) = difflib.get_close_matches(str(word), _OF_STORES, n=1, cutoff=0)
-            raise UnknownSetting(f"{name}[{word!r}]", f"{name}[{nearest!r}]")
-    tls = options.get("ssl")
-    if not (tls is None or isinstance(tls, (bool, Mapping))):
-        raise InvalidSetting(f"{name}['ssl']", type(tls).__name__, _SSL)
-    if isinstance(tls, Mapping):
-        _refuse(tls, connection_refuses(tls), f"{name}['ssl']")
-    asking = options.get("sentinel_kwargs")
-    if isinstance(asking, Mapping):
-        _refuse(asking, client_refuses(asking), f"{name}['sentinel_kwargs']")
-
-
-def _refuse(tls: Mapping[str, Any], why: str, name: str) -> None:
-    if why:
-        raise InvalidSetting(name, sorted(map(str, tls)), f"redis-py's options; its error: {why}")
-
-
-def login_of(username: Any, password: Any, provider: Any, name: str) -> dict[str, Any]:
-    """Return the login for an :class:`Endpoint`; *name* is the setting that has the provider."""
-    if provider is not None:
-        return {"credentials": credentials_of(provider, f"{name}['credential_provider']")}
-    return {"username": username, "password": password}
-
-
-def credentials_of(provider: Any, name: str) -> Credentials:
-    """Return the credentials of a provider, given as an instance, its class or the class's path.
-
-    Args:
-        name: The name of the setting.
-
-    Raises:
-        InvalidSetting: it is no provider, or cannot be made.
-    """
-    shown = provider if isinstance(provider, str) else f"of type {type(provider).__name__}"
-    made, failure = None, ""
-    try:
-        found = symbol_by_name(provider) if isinstance(provider, str) else provider
-        made = found() if isinstance(found, type) else found
-    except Exception as error:
-        failure = f"; making it raised {type(error).__name__}"
-    if failure:  # raised here, so that it does not refer to that error, whose text may be secret
-        raise InvalidSetting(name, shown, _PROVIDER + failure)
-    if not callable(getattr(made, "get_credentials", None)):
-        raise InvalidSetting(name, shown, _PROVIDER)
-    return Credentials(made)
-
-
-def tls_of(tls: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the TLS options for redis-py; it checks certificates and names unless the app says no.
-
-    Args:
-        tls: Options for redis-py; those that are not about TLS are left out.
-        name: The setting that has them.
-
-    Raises:
-        InvalidSetting: redis-py has no such option, or the options for certificates are invalid.
-    """
-    options = {word: value for word, value in tls.items() if word.startswith(TLS)}
-    _refuse(options, connection_refuses(options), name)
-    word = options.get("ssl_cert_reqs", "required")
-    is_word = isinstance(word, (str, int))
-    requirement = ssl.CERT_NONE if word is None else _REQUIREMENTS.get(word) if is_word else None
-    if requirement is None:
-        why = "none, optional or required"
-        raise InvalidSetting(f"{name}['ssl_cert_reqs']", word, why)
-    names = str(options.get("ssl_check_hostname", True)).lower() != "false"
-    options["ssl_cert_reqs"] = requirement
-    options["ssl_check_hostname"] = names and requirement is not ssl.CERT_NONE
-    return options
-
-
-def number_of(value: Any) -> float:
-    """Return a number, also from text; NaN if it is none."""
-    if isinstance(value, bool):
-        return math.nan
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
 _HEADERS = "application_headers"
-
-
-def check_encodable(message: Mapping[str, Any]) -> None:
-    """Refuse a message that AMQP cannot carry, as publishing it would.
-
-    Raises:
-        InvalidOption: a property or a header has no form in AMQP.
-    """
-    # Only apps that publish by AMQP come here, so py-amqp is there.
-    from amqp.basic_message import Message
-    from amqp.serialization import dumps
-
-    values = {**message["properties"], _HEADERS: message["headers"]}
-    for name, kind in Message.PROPERTIES:
-        value = values.get(name)
-        if value is not None:
-            try:
-                dumps(kind, [value])
-            except Exception as error:
-                option = "headers" if name == _HEADERS else name
-                raise InvalidOption(option, value, f"what AMQP can carry ({error})") from None
-
-
-EXCHANGE = "celery_delayed_27"
-_PREFIXED = re.compile(rf"(.+_)?{EXCHANGE}")
+_EXCHANGE = "celery_delayed_27"
+_PREFIXED = re.compile(rf"(.+_)?{_EXCHANGE}")
 _DIGITS = re.compile(r"(?:[01]\.){28}")
-ROUTE = ("exchange", "routing_key")
 _WHERE = ("queue", *ROUTE)
 
-# The router's last answer, and a copy of its route from before any change.
-_noted: ContextVar[tuple[dict[str, Any], dict[str, Any]] | None] = ContextVar(
-    "celery_delayq_routed", default=None
-)
-
-
-def noting(router: Any) -> Any:
-    """Return *router*, made to note its last answer."""
-    plain = router.route
-
-    def route(*args: Any, **options: Any) -> Any:
-        routed = plain(*args, **options)
-        _noted.set((routed, {name: routed[name] for name in _WHERE if name in routed}))
-        return routed
-
-    router.route = route
-    return router
-
-
-def is_delayed(options: Mapping[str, Any]) -> bool:
-    """Whether exchange and routing key are those of the cascade."""
-    exchange, routing_key = (options.get(name) for name in ROUTE)
-    is_key = isinstance(routing_key, str) and _DIGITS.match(routing_key)
-    return bool(is_key and _PREFIXED.fullmatch(getattr(exchange, "name", exchange) or ""))
-
-
-def undo(options: dict[str, Any], amqp: Any) -> None:
-    """Restore the exchange and routing key of *options*; leave all else as it is."""
-    if not is_delayed(options):
-        return
-    routed, where = _noted.get() or ({}, {})
-    # The key is made for this call only, so the same object means the same answer.
-    if routed.get("routing_key") is options["routing_key"]:
-        for name in _WHERE:
-            options.pop(name, None)
-        options.update(where)
-        return
-    # Another router's answer. A queue bound with this key leads to the same exchange or a like one.
-    routing_key = _DIGITS.sub("", options["routing_key"], count=1)
-    options["routing_key"] = routing_key
-    options["exchange"] = None
-    matching = [queue for queue in amqp.queues.values() if queue.routing_key == routing_key]
-    options["queue"] = matching[0] if matching else amqp.default_queue
-
-
-_REDIS = ("redis", "rediss")
-_SOCKET = "socket://"
-_CLUSTER = re.compile(r"\s*rediss?\+cluster://")
-VISIBILITY_TIMEOUT = {"redis": 3600.0, "sqs": 1800.0}  # seconds; kombu's defaults
-CONSUMER_TIMEOUT = 1800.0  # seconds; RabbitMQ's default, as a client cannot read its setting
-SENTINEL = "sentinel"
-DEFAULT_HOST = "localhost"
 _WANTED = "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL"
 _TRANSPORT = "a URL of a transport that kombu has, such as redis://, redis+socket:// or amqp://"
 _DATABASE = "a URL that names its database by a number, such as redis://host:6379/0"
@@ -248,6 +87,8 @@ _NO_CLUSTER = (
 )
 _SEVERAL = "a redis:// URL, because broker_url lists several brokers, and tasks wait in one Redis"
 _NO_OPTIONS = "None, as {} is None: how the broker is found is in broker_transport_options"
+_PROVIDER = "a redis.CredentialProvider, its class, or the dotted name of that"
+_SSL = "true or false, or a mapping of redis-py's words for TLS, such as ssl_ca_certs"
 
 
 class Names(NamedTuple):
@@ -294,16 +135,16 @@ class Broker:
     @property
     def visibility_timeout(self) -> float:
         """Seconds after which a message is redelivered that was not acknowledged (Redis, SQS)."""
-        default = VISIBILITY_TIMEOUT.get(self.transport, VISIBILITY_TIMEOUT["redis"])
+        default = _VISIBILITY_TIMEOUT.get(self.transport, _VISIBILITY_TIMEOUT["redis"])
         return float(self.options.get("visibility_timeout", default))
 
     @property
     def hold_limit(self) -> HoldLimit | None:
         """How long this broker lets a worker hold a message; ``None`` if that is not known."""
-        if self.transport in VISIBILITY_TIMEOUT:
+        if self.transport in _VISIBILITY_TIMEOUT:
             return HoldLimit("visibility_timeout", self.visibility_timeout)
         if self.transport == "amqp":
-            return HoldLimit("consumer_timeout", CONSUMER_TIMEOUT)
+            return HoldLimit("consumer_timeout", _CONSUMER_TIMEOUT)
         return None
 
     def is_at(self, connection: Connection) -> bool:
@@ -376,7 +217,7 @@ def store_endpoint(
         if options:
             raise InvalidSetting(names[1], type(options).__name__, _NO_OPTIONS.format(names[0]))
         return broker.endpoint
-    check_words_of_store(options, names[1])
+    _check_words_of_store(options, names[1])
     nodes = leaf("cluster").nodes_of(url) if _CLUSTER.match(url) else []
     each = nodes[:1] or [part.strip() for part in url.split(";")]
     tls = options.get("ssl", False)
@@ -450,7 +291,7 @@ def _url(connection: Connection, endpoint: Server | None) -> str:
 def _uri(connection: Connection) -> str:
     """Return the URL of a connection, with kombu's default host and without kombu's warning."""
     host = connection.hostname
-    connection.hostname = host or DEFAULT_HOST
+    connection.hostname = host or _DEFAULT_HOST
     try:
         url: str = connection.as_uri()
     finally:
@@ -501,7 +342,7 @@ def _server(
 
 
 def _endpoint(connection: Connection, options: Mapping[str, Any], names: Names) -> Endpoint:
-    host = connection.hostname or DEFAULT_HOST
+    host = connection.hostname or _DEFAULT_HOST
     if host.startswith(_SOCKET):
         parts = url_to_parts(host)
         database = parts.query.get("virtual_host", "0")
@@ -546,6 +387,97 @@ def database_of(path: str | int | None) -> int:
     return number
 
 
+def _check_words_of_store(options: Mapping[str, Any], name: str) -> None:
+    """Refuse options of the store that nothing reads: a misspelt one may be its login.
+
+    Raises:
+        UnknownSetting: the setting of that *name* has no such option; the error suggests the
+            nearest.
+        InvalidSetting: redis-py does not accept an option for TLS or sentinels.
+    """
+    for word in options:
+        if word not in _OF_STORES:
+            (nearest,) = difflib.get_close_matches(str(word), _OF_STORES, n=1, cutoff=0)
+            raise UnknownSetting(f"{name}[{word!r}]", f"{name}[{nearest!r}]")
+    tls = options.get("ssl")
+    if not (tls is None or isinstance(tls, (bool, Mapping))):
+        raise InvalidSetting(f"{name}['ssl']", type(tls).__name__, _SSL)
+    if isinstance(tls, Mapping):
+        _refuse(tls, connection_refuses(tls), f"{name}['ssl']")
+    asking = options.get("sentinel_kwargs")
+    if isinstance(asking, Mapping):
+        _refuse(asking, client_refuses(asking), f"{name}['sentinel_kwargs']")
+
+
+def login_of(username: Any, password: Any, provider: Any, name: str) -> dict[str, Any]:
+    """Return the login for an :class:`Endpoint`; *name* is the setting that has the provider."""
+    if provider is not None:
+        return {"credentials": credentials_of(provider, f"{name}['credential_provider']")}
+    return {"username": username, "password": password}
+
+
+def credentials_of(provider: Any, name: str) -> Credentials:
+    """Return the credentials of a provider, given as an instance, its class or the class's path.
+
+    Args:
+        name: The name of the setting.
+
+    Raises:
+        InvalidSetting: it is no provider, or cannot be made.
+    """
+    shown = provider if isinstance(provider, str) else f"of type {type(provider).__name__}"
+    made, failure = None, ""
+    try:
+        found = symbol_by_name(provider) if isinstance(provider, str) else provider
+        made = found() if isinstance(found, type) else found
+    except Exception as error:
+        failure = f"; making it raised {type(error).__name__}"
+    if failure:  # raised here, so that it does not refer to that error, whose text may be secret
+        raise InvalidSetting(name, shown, _PROVIDER + failure)
+    if not callable(getattr(made, "get_credentials", None)):
+        raise InvalidSetting(name, shown, _PROVIDER)
+    return Credentials(made)
+
+
+def tls_of(tls: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the TLS options for redis-py; it checks certificates and names unless the app says no.
+
+    Args:
+        tls: Options for redis-py; those that are not about TLS are left out.
+        name: The setting that has them.
+
+    Raises:
+        InvalidSetting: redis-py has no such option, or the options for certificates are invalid.
+    """
+    options = {word: value for word, value in tls.items() if word.startswith(TLS)}
+    _refuse(options, connection_refuses(options), name)
+    word = options.get("ssl_cert_reqs", "required")
+    is_word = isinstance(word, (str, int))
+    requirement = ssl.CERT_NONE if word is None else _REQUIREMENTS.get(word) if is_word else None
+    if requirement is None:
+        why = "none, optional or required"
+        raise InvalidSetting(f"{name}['ssl_cert_reqs']", word, why)
+    names = str(options.get("ssl_check_hostname", True)).lower() != "false"
+    options["ssl_cert_reqs"] = requirement
+    options["ssl_check_hostname"] = names and requirement is not ssl.CERT_NONE
+    return options
+
+
+def _refuse(tls: Mapping[str, Any], why: str, name: str) -> None:
+    if why:
+        raise InvalidSetting(name, sorted(map(str, tls)), f"redis-py's options; its error: {why}")
+
+
+def number_of(value: Any) -> float:
+    """Return a number, also from text; NaN if it is none."""
+    if isinstance(value, bool):
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
 def is_direct(broker: Broker, store: Server, settings: Settings) -> bool:
     """Whether a script can push a message directly into the broker's lists."""
     if broker.endpoint is None or broker.failover:
@@ -564,3 +496,69 @@ def beside(broker: Broker, store: Server) -> Server | None:
     if broker.endpoint is None or broker.failover or broker.endpoint.same_database(store):
         return None
     return broker.endpoint
+
+
+def check_encodable(message: Mapping[str, Any]) -> None:
+    """Refuse a message that AMQP cannot carry, as publishing it would.
+
+    Raises:
+        InvalidOption: a property or a header has no form in AMQP.
+    """
+    # Only apps that publish by AMQP come here, so py-amqp is there.
+    from amqp.basic_message import Message
+    from amqp.serialization import dumps
+
+    values = {**message["properties"], _HEADERS: message["headers"]}
+    for name, kind in Message.PROPERTIES:
+        value = values.get(name)
+        if value is not None:
+            try:
+                dumps(kind, [value])
+            except Exception as error:
+                option = "headers" if name == _HEADERS else name
+                raise InvalidOption(option, value, f"what AMQP can carry ({error})") from None
+
+
+# The router's last answer, and a copy of its route from before any change.
+_noted: ContextVar[tuple[dict[str, Any], dict[str, Any]] | None] = ContextVar(
+    "celery_delayq_routed", default=None
+)
+
+
+def noting(router: Any) -> Any:
+    """Return *router*, made to note its last answer."""
+    plain = router.route
+
+    def route(*args: Any, **options: Any) -> Any:
+        routed = plain(*args, **options)
+        _noted.set((routed, {name: routed[name] for name in _WHERE if name in routed}))
+        return routed
+
+    router.route = route
+    return router
+
+
+def is_delayed(options: Mapping[str, Any]) -> bool:
+    """Whether exchange and routing key are those of the cascade."""
+    exchange, routing_key = (options.get(name) for name in ROUTE)
+    is_key = isinstance(routing_key, str) and _DIGITS.match(routing_key)
+    return bool(is_key and _PREFIXED.fullmatch(getattr(exchange, "name", exchange) or ""))
+
+
+def undo(options: dict[str, Any], amqp: Any) -> None:
+    """Restore the exchange and routing key of *options*; leave all else as it is."""
+    if not is_delayed(options):
+        return
+    routed, where = _noted.get() or ({}, {})
+    # The key is made for this call only, so the same object means the same answer.
+    if routed.get("routing_key") is options["routing_key"]:
+        for name in _WHERE:
+            options.pop(name, None)
+        options.update(where)
+        return
+    # Another router's answer. A queue bound with this key leads to the same exchange or a like one.
+    routing_key = _DIGITS.sub("", options["routing_key"], count=1)
+    options["routing_key"] = routing_key
+    options["exchange"] = None
+    matching = [queue for queue in amqp.queues.values() if queue.routing_key == routing_key]
+    options["queue"] = matching[0] if matching else amqp.default_queue

@@ -6,6 +6,7 @@
                   |                                                |
                   +---- other items: arguments filled in <---------+----> writing --> receipts
 
-``deciding`` decides once, for every message that Celery makes, whether it is scheduled.
+``options`` declares the options of a call. ``intercept`` decides once, for every message that
+Celery makes, whether it is scheduled. ``writing`` writes the entries.
 ``operations/patches.py`` says whether a bulk's messages may be made of one another.
 """

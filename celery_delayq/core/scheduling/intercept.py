@@ -10,11 +10,11 @@
                                                                               |
     the call <------- Request.answer <----------------------------------------+
 
-Every way to send a task passes here: ``apply_async``, ``send_task``, signatures, retries, each part
-of a canvas. Celery calls the app's ``AMQP`` to make each message (``as_task_v2``), to route it
-(``Router``), and to get the function that sends it (``_create_task_sender``). The rest of ``AMQP``
-stays Celery's. A ``Request`` is what a call asks for, as it travels through Celery to the message,
-and what became of it.
+A ``Request`` is what a call asks for, as it travels through Celery to the message, and what became
+of it. Every way to send a task passes the app's ``AMQP``: ``apply_async``, ``send_task``,
+signatures, retries, each part of a canvas. Celery calls it to make each message (``as_task_v2``),
+to route it (``Router``), and to get the function that sends it (``_create_task_sender``), here an
+``Interceptor``. The rest of ``AMQP`` stays Celery's.
 """
 
 from __future__ import annotations
@@ -88,6 +88,29 @@ from .options import (
 from .writing import Broker, Ready, Refusals, celerys, leave, write_one
 
 logger = logger_of(__name__)
+
+ONCE = {"max_retries": 0}
+_SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
+_RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
+# Places among the arguments of AMQP.as_task_v2. Celery fills them; a program may name them.
+_PLACES = {"task_id": 0, "name": 1, "countdown": 4, "eta": 5, "expires": 8}
+# Headers with ids. A UUID in them becomes text; Celery alone cannot send one by RabbitMQ.
+_IDS = ("id", "root_id", "parent_id", "group")
+# Options of a call that publishes at once.
+_OF_PUBLISHING = ("immediate", "event_dispatcher")
+
+_NO_SECOND = "none beside the time that the task is scheduled for"
+_NOT_PUBLISHED = "none: the call publishes nothing, and a scanner does later"
+_OWN_BROKER = (
+    "none, or one that publishes as the app's own do: a scheduled task goes to the app's broker;"
+    " for another broker, use an app of that broker"
+)
+_PROTOCOL = "2, Celery's default: no message of protocol 1 can be scheduled"
+_LEFT = "task %s is left to Celery%s, as are all captured calls of the next %.0f s: %s"
+_MARKED = " as well, marked as a possible duplicate"
+_REFUSED_LATELY = "task %s is left to Celery: the store refused a captured call a moment ago"
+
+_Send = Callable[..., Any]
 
 
 @dataclass(eq=False)
@@ -175,14 +198,51 @@ class Request:
 under_way: ContextVar[Request | None] = ContextVar("celery_delayq_under_way", default=None)
 
 
-# Places among the arguments of AMQP.as_task_v2. Celery fills them; a program may name them.
-EXPIRES_AT = 8
-_PLACES = {"task_id": 0, "name": 1, "countdown": 4, "eta": 5, "expires": EXPIRES_AT}
+def scheduling_amqp(base: Any) -> Any:
+    """Return the app's AMQP class, able to schedule; by name if possible, as apps get pickled."""
+    base = symbol_by_name(base)
+    if issubclass(base, _SchedulingMixin):  # of a copied app
+        return base
+    if base is AMQP:
+        return f"{__name__}:{SchedulingAMQP.__name__}"
+    return type(base.__name__, (_SchedulingMixin, base), {})
 
-# Headers with ids. A UUID in them becomes text; Celery alone cannot send one by RabbitMQ.
-_IDS = ("id", "root_id", "parent_id", "group")
 
-_NO_SECOND = "none beside the time that the task is scheduled for"
+class _SchedulingMixin:
+    """Lets an ``AMQP`` class schedule messages."""
+
+    app: Any
+    is_celerys_own = False
+
+    def as_task_v2(self, *args: Any, **options: Any) -> Any:
+        message = super().as_task_v2(*args, **options)  # type: ignore[misc]
+        services = find(self.app)
+        return message if services is None else _decide(services, message, args, options)
+
+    def Router(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
+        router = super().Router(*args, **options)  # type: ignore[misc]
+        services = find(self.app)
+        return broker.noting(router) if services and _is_for_amqp(services) else router
+
+    def _create_task_sender(self) -> _Send:
+        send: _Send = super()._create_task_sender()  # type: ignore[misc]
+        services = find(self.app)
+        return send if services is None else Interceptor(services, send)
+
+
+class SchedulingAMQP(_SchedulingMixin, AMQP):
+    """Celery's own ``AMQP``, able to schedule."""
+
+    is_celerys_own = True
+
+
+def _is_for_amqp(services: Services) -> bool:
+    """Return whether the broker speaks AMQP; there, Celery delays an eta by queues."""
+    try:
+        return services.broker.transport == "amqp"
+    except InvalidSetting:  # nothing can be scheduled, but plain calls may pass
+        return False
+
 
 # Undocumented. If it is gone, `libraries` says so; an import of it would say less.
 _TaskMessage: Any = getattr(celery.app.amqp, "task_message", tuple)
@@ -194,7 +254,9 @@ class _DecidedMessage(_TaskMessage):
     request: Request | None
 
 
-def decide(services: Services, message: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def _decide(
+    services: Services, message: Any, args: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
     """Decide whether to schedule a message; *args* and *options* made it.
 
     A relative ``expires`` of such a message starts at the due time. (Celery starts it at the call,
@@ -289,16 +351,6 @@ def _by_option(services: Services, times: Mapping[str, Any], beside: Mapping[str
     return request
 
 
-def wants_capture(task: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether a task may be captured by its ``eta``.
-
-    Args:
-        task: The task, whose attribute is the default; ``None`` if it is not known.
-        options: The call's options, among others.
-    """
-    return options.get(CAPTURE_HEADER, getattr(task, CAPTURE_HEADER, True)) is not False
-
-
 def _by_eta(services: Services, eta: str, task: str, *, is_asked: bool) -> Request | None:
     settings = services.settings
     if not settings.capture_eta:
@@ -318,80 +370,14 @@ def _by_eta(services: Services, eta: str, task: str, *, is_asked: bool) -> Reque
     return Request(when, captured=True) if ahead >= settings.min_delay else None
 
 
-SEEN_AT_MOST = 1000  # names of templates that a process remembers to have seen
-ONCE = {"max_retries": 0}
-_RETRY_POLICY = ("max_retries", "interval_start", "interval_step", "interval_max")
+def wants_capture(task: Any, options: Mapping[str, Any]) -> bool:
+    """Return whether a task may be captured by its ``eta``.
 
-_LEFT = "task %s is left to Celery%s, as are all captured calls of the next %.0f s: %s"
-_MARKED = " as well, marked as a possible duplicate"
-_REFUSED_LATELY = "task %s is left to Celery: the store refused a captured call a moment ago"
-_PROTOCOL = "2, Celery's default: no message of protocol 1 can be scheduled"
-# Options of a call that publishes at once.
-_OF_PUBLISHING = ("immediate", "event_dispatcher")
-_NOT_PUBLISHED = "none: the call publishes nothing, and a scanner does later"
-_OWN_BROKER = (
-    "none, or one that publishes as the app's own do: a scheduled task goes to the app's broker;"
-    " for another broker, use an app of that broker"
-)
-
-Send = Callable[..., Any]
-
-
-class SchedulingMixin:
-    """Lets an ``AMQP`` class schedule messages."""
-
-    app: Any
-    is_celerys_own = False
-
-    def as_task_v2(self, *args: Any, **options: Any) -> Any:
-        message = super().as_task_v2(*args, **options)  # type: ignore[misc]
-        services = find(self.app)
-        return message if services is None else decide(services, message, args, options)
-
-    def Router(self, *args: Any, **options: Any) -> Any:  # noqa: N802 - Celery's name
-        router = super().Router(*args, **options)  # type: ignore[misc]
-        services = find(self.app)
-        return broker.noting(router) if services and _is_for_amqp(services) else router
-
-    def _create_task_sender(self) -> Send:
-        send: Send = super()._create_task_sender()  # type: ignore[misc]
-        services = find(self.app)
-        return send if services is None else Interceptor(services, send)
-
-
-def _is_for_amqp(services: Services) -> bool:
-    """Return whether the broker speaks AMQP; there, Celery delays an eta by queues."""
-    try:
-        return services.broker.transport == "amqp"
-    except InvalidSetting:  # nothing can be scheduled, but plain calls may pass
-        return False
-
-
-class SchedulingAMQP(SchedulingMixin, AMQP):
-    """Celery's own ``AMQP``, able to schedule."""
-
-    is_celerys_own = True
-
-
-def scheduling_amqp(base: Any) -> Any:
-    """Return the app's AMQP class, able to schedule; by name if possible, as apps get pickled."""
-    base = symbol_by_name(base)
-    if issubclass(base, SchedulingMixin):  # of a copied app
-        return base
-    if base is AMQP:
-        return f"{__name__}:{SchedulingAMQP.__name__}"
-    return type(base.__name__, (SchedulingMixin, base), {})
-
-
-class TextIds:
-    """Gives a result the id of its message: a ``UUID`` becomes text.
-
-    Celery's backends tell a result that its task has ended only if both are the same.
+    Args:
+        task: The task, whose attribute is the default; ``None`` if it is not known.
+        options: The call's options, among others.
     """
-
-    def __init__(self, id: Any, *args: Any, **kwargs: Any) -> None:
-        text = str(id) if isinstance(id, UUID) else id
-        super().__init__(text, *args, **kwargs)  # type: ignore[call-arg]
+    return options.get(CAPTURE_HEADER, getattr(task, CAPTURE_HEADER, True)) is not False
 
 
 class Interceptor:
@@ -400,7 +386,7 @@ class Interceptor:
     Only here a message is complete and not yet published.
     """
 
-    def __init__(self, services: Services, send: Send) -> None:
+    def __init__(self, services: Services, send: _Send) -> None:
         self.services = services
         self._send = send
         self._seen: set[bytes] = set()
@@ -624,7 +610,7 @@ class Interceptor:
         if name is None or name in self._seen or EXPIRES_HEADER in message.headers:
             return record
         # The first of its kind may be the only one; then a template costs more than it saves.
-        if len(self._seen) >= SEEN_AT_MOST:
+        if len(self._seen) >= _SEEN_AT_MOST:
             self._seen.clear()
         self._seen.add(name)
         return record_of(message.message, header, message.labels, share=False)

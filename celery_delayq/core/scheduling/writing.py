@@ -4,12 +4,13 @@
                   |
                   +--------> the store --> refuses, or does not answer --> the broker  published
 
-A call with an option of ours is refused instead: a message cannot have a key, tags or a grace.
+``write`` schedules entries, ``write_one`` one of them. An id that a caller chose may have had a
+task before: its ``REVOKED`` or its result would be taken for the new task's, and Celery never
+replaces a ``SUCCESS`` that a key-value backend has. So a state that the backend has of it is
+deleted, and in this process what its cache and the received messages have.
 
-An id that a caller chose may have had a task before. Its ``REVOKED`` or its result would be taken
-for the new task's, and Celery never replaces a ``SUCCESS`` that a key-value backend has. So a state
-that the backend has of it is deleted, and in this process what its cache and the received messages
-have.
+``Refusals`` and ``Broker`` are about captured messages. A call with an option of ours is refused
+instead: a message cannot have a key, tags or a grace.
 """
 
 from __future__ import annotations
@@ -45,175 +46,13 @@ from ..text import logger_of
 
 logger = logger_of(__name__)
 
-
 RESTS = 30.0  # seconds in which a backend that failed is not asked again
-MOST_RECEIVED = 100  # messages to take from the backend's connection, at most
-
+_MOST_RECEIVED = 100  # messages to take from the backend's connection, at most
 _LENGTH, _VERSION = 36, 14  # of an id made by Celery, and the place of its "4"
+SHORTEST = 5.0  # seconds without the store after it has refused a captured message
+_SHARE = 9  # times as long as the refusal took: callers wait for a tenth of the time at most
 
 Past = dict[str, dict[str, Any]]  # id -> what the backend had
-
-
-def is_chosen(task_id: str) -> bool:
-    """Whether an id is none that Celery makes, which is random and has no past."""
-    return len(task_id) != _LENGTH or task_id[_VERSION] != "4"
-
-
-def forget(services: Services, task_ids: Iterable[str]) -> Past:
-    """Forget the states of ids that are about to be scheduled; return them.
-
-    It happens before: afterwards the new task may have stored its own. Never raises. A backend that
-    fails costs what its own retries cost, and is then left alone for a while.
-    """
-    backend, past = services.app.backend, Past()
-    rests = clock.monotonic() < services.backend_rests_until
-    if rests or not services.has_backend or _is_rpc(backend):
-        return past
-    try:
-        for task_id in task_ids:
-            backend._cache.pop(task_id, None)
-            had = backend.get_task_meta(task_id, cache=False)
-            if had["status"] != states.PENDING:
-                past[task_id] = had
-                # Not `forget`, which stops this process from listening for running tasks.
-                backend._forget(task_id)
-                _drop_received(backend, task_id)
-    except Exception as error:
-        services.backend_rests_until = clock.monotonic() + RESTS
-        logger.warning("ids that are used again keep their old results: %s", repr(error))
-    return past
-
-
-def of_message(services: Services, task_id: str, message: OutgoingMessage) -> Past:
-    """As :func:`forget`, for a task, or the parts of a canvas, about to be scheduled."""
-    if message.headers.get("task") == LAUNCH:
-        return forget(services, leaf("canvas").task_ids(message.payload))
-    return {} if message.headers.get("ignore_result") else forget(services, [task_id])
-
-
-def remember(services: Services, past: Past) -> None:
-    """Store the states again of ids that were not scheduled after all."""
-    for task_id, had in past.items():
-        with suppress(Exception):
-            services.app.backend.store_result(
-                task_id, had["result"], had["status"], traceback=had.get("traceback")
-            )
-
-
-def _is_rpc(backend: Any) -> bool:
-    """Whether results are messages to the caller, which are not kept."""
-    return bool(backend.as_uri() == "rpc://")
-
-
-def _drop_received(backend: Any, task_id: str) -> None:
-    """Drop messages about the id that this process has received, but not read."""
-    consumer = getattr(backend, "result_consumer", None)
-    subscribed = getattr(consumer, "subscribed_to", None)
-    if consumer is None or subscribed is None:
-        return
-    key = backend.get_key_for_task(task_id)
-    for _ in range(MOST_RECEIVED):
-        if key not in subscribed:  # Celery has read the message of its end
-            break
-        consumer.drain_events(timeout=0)
-    while backend._pending_messages.take(task_id, None) is not None:
-        pass
-
-
-SHORTEST = 5.0  # seconds without the store after it has refused a captured message
-SHARE = 9  # times as long as the refusal took: callers wait for a tenth of the time at most
-
-
-class Refusals:
-    """Whether the store has refused a captured message a moment ago; shared by threads.
-
-    A forked child inherits the time, which is as good there.
-    """
-
-    def __init__(self) -> None:
-        self._until = 0.0
-
-    @property
-    def is_recent(self) -> bool:
-        """Whether captured messages do not go to the store now."""
-        return clock.monotonic() < self._until
-
-    def note(self, began: float) -> float:
-        """Note a refusal of a call that began then; return for how many seconds it counts."""
-        now = clock.monotonic()
-        seconds = max(SHORTEST, SHARE * (now - began))
-        self._until = now + seconds
-        return seconds
-
-
-@dataclass(frozen=True)
-class Broker:
-    """The way by which Celery would publish a message, noted before scheduling changes it.
-
-    Attributes:
-        producer: Celery's.
-        options: Options of ``publish`` that differ.
-        eta: The message's.
-        hold: The key that its task holds.
-        stands_for: The name of the message whose task puts itself off; or empty.
-        names: Whether the message needs a name of its own.
-    """
-
-    producer: Any
-    options: Mapping[str, Any]
-    eta: str
-    hold: Hold | None
-    stands_for: str
-    names: bool
-
-    def publish(self, body: Any, options: dict[str, Any], *, uncertain: bool) -> Any:
-        """Publish a complete message; *uncertain*: it may be in the store as well."""
-        headers = options["headers"]
-        leave(headers, self.eta)
-        if self.hold is not None:
-            headers[HOLD_HEADER] = self.hold._asdict()
-        if uncertain:
-            headers[REDELIVERED_HEADER] = True
-            if self.stands_for:
-                # If that message became an entry, workers drop this one.
-                headers[HAND_OVER_HEADER] = self.stands_for
-        if self.names:
-            give_identity(options)
-        return self.producer.publish(body, **{**options, **self.options})
-
-    def publish_event(self, event: Any, options: dict[str, Any]) -> None:
-        """Publish Celery's event that it sent the message."""
-        retries = {name: self.options[name] for name in ("retry", "retry_policy")}
-        self.producer.publish(event, **{**options, **retries})
-
-
-def celerys(options: Mapping[str, Any], conf: Any) -> dict[str, Any]:
-    """Return the options of ``publish`` that scheduling changes, as Celery makes them of a call's.
-
-    Args:
-        options: The call's, unchanged.
-        conf: The app's configuration.
-    """
-    retry = options.get("retry")
-    made: dict[str, Any] = {
-        "retry": conf.task_publish_retry if retry is None else retry,
-        "retry_policy": {**conf.task_publish_retry_policy, **(options.get("retry_policy") or {})},
-    }
-    names = ["expiration"]
-    if broker.is_delayed(options):
-        names += broker.ROUTE
-        made["declare"] = options.get("declare")
-        made["delivery_mode"] = options.get("delivery_mode") or conf.task_default_delivery_mode
-    made.update({name: options[name] for name in names if name in options})
-    return made
-
-
-def leave(headers: dict[str, Any], eta: str) -> None:
-    """Make the headers of a message those that Celery sends; a relative ``expires`` starts now."""
-    headers["eta"] = eta
-    expires_ms = headers.pop(EXPIRES_HEADER, None)
-    if expires_ms is not None:
-        headers["expires"] = expiry_after(clock.utc_now(), expires_ms / 1000).isoformat()
 
 
 @dataclass(frozen=True)
@@ -237,6 +76,35 @@ class Ready:
 def new_id(services: Services, key: str) -> str:
     """Return an id for a new task; with a key, and over several shards, one on the key's shard."""
     return id_beside(key, services.settings.shards) if key else uuid()
+
+
+def write_one(services: Services, ready: Ready) -> Receipt:
+    """Schedule one entry; see :func:`write`.
+
+    Raises:
+        DelayQError: the reason why it was not scheduled.
+    """
+    task_id, given_out, had = ready.new.task_id, ready.given_out, Past()
+    running = services.app.current_worker_task
+    # The running task schedules itself anew: the entry that may have delivered it gives way.
+    supersede = running is not None and running.request.id == task_id
+    if supersede and not continues(ready.message.headers, running.request):
+        given_out = False  # if another task is kept, this run still ends as itself
+    elif given_out and not supersede and (ready.frozen or _is_chosen(task_id)):
+        had = _of_message(services, task_id, ready.message)
+    try:
+        (answer,) = write(
+            services, [ready.new], ready.policy, supersede=supersede, given_out=given_out
+        )
+    except StoreError as error:
+        error.task_id = task_id
+        if had and not error.may_have_run:
+            remember(services, had)
+        raise
+    if isinstance(answer, DelayQError):
+        remember(services, had)
+        raise answer
+    return answer
 
 
 def write(
@@ -340,30 +208,159 @@ def _pauses(policy: Mapping[str, Any]) -> Iterator[float]:
     return islice(growing, policy.get("max_retries"))
 
 
-def write_one(services: Services, ready: Ready) -> Receipt:
-    """Schedule one entry; see :func:`write`.
+def forget(services: Services, task_ids: Iterable[str]) -> Past:
+    """Forget the states of ids that are about to be scheduled; return them.
 
-    Raises:
-        DelayQError: the reason why it was not scheduled.
+    It happens before: afterwards the new task may have stored its own. Never raises. A backend that
+    fails costs what its own retries cost, and is then left alone for a while.
     """
-    task_id, given_out, had = ready.new.task_id, ready.given_out, Past()
-    running = services.app.current_worker_task
-    # The running task schedules itself anew: the entry that may have delivered it gives way.
-    supersede = running is not None and running.request.id == task_id
-    if supersede and not continues(ready.message.headers, running.request):
-        given_out = False  # if another task is kept, this run still ends as itself
-    elif given_out and not supersede and (ready.frozen or is_chosen(task_id)):
-        had = of_message(services, task_id, ready.message)
+    backend, past = services.app.backend, Past()
+    rests = clock.monotonic() < services.backend_rests_until
+    if rests or not services.has_backend or _is_rpc(backend):
+        return past
     try:
-        (answer,) = write(
-            services, [ready.new], ready.policy, supersede=supersede, given_out=given_out
-        )
-    except StoreError as error:
-        error.task_id = task_id
-        if had and not error.may_have_run:
-            remember(services, had)
-        raise
-    if isinstance(answer, DelayQError):
-        remember(services, had)
-        raise answer
-    return answer
+        for task_id in task_ids:
+            backend._cache.pop(task_id, None)
+            had = backend.get_task_meta(task_id, cache=False)
+            if had["status"] != states.PENDING:
+                past[task_id] = had
+                # Not `forget`, which stops this process from listening for running tasks.
+                backend._forget(task_id)
+                _drop_received(backend, task_id)
+    except Exception as error:
+        services.backend_rests_until = clock.monotonic() + RESTS
+        logger.warning("ids that are used again keep their old results: %s", repr(error))
+    return past
+
+
+def remember(services: Services, past: Past) -> None:
+    """Store the states again of ids that were not scheduled after all."""
+    for task_id, had in past.items():
+        with suppress(Exception):
+            services.app.backend.store_result(
+                task_id, had["result"], had["status"], traceback=had.get("traceback")
+            )
+
+
+def _is_chosen(task_id: str) -> bool:
+    """Whether an id is none that Celery makes, which is random and has no past."""
+    return len(task_id) != _LENGTH or task_id[_VERSION] != "4"
+
+
+def _of_message(services: Services, task_id: str, message: OutgoingMessage) -> Past:
+    """As :func:`forget`, for a task, or the parts of a canvas, about to be scheduled."""
+    if message.headers.get("task") == LAUNCH:
+        return forget(services, leaf("canvas").task_ids(message.payload))
+    return {} if message.headers.get("ignore_result") else forget(services, [task_id])
+
+
+def _is_rpc(backend: Any) -> bool:
+    """Whether results are messages to the caller, which are not kept."""
+    return bool(backend.as_uri() == "rpc://")
+
+
+def _drop_received(backend: Any, task_id: str) -> None:
+    """Drop messages about the id that this process has received, but not read."""
+    consumer = getattr(backend, "result_consumer", None)
+    subscribed = getattr(consumer, "subscribed_to", None)
+    if consumer is None or subscribed is None:
+        return
+    key = backend.get_key_for_task(task_id)
+    for _ in range(_MOST_RECEIVED):
+        if key not in subscribed:  # Celery has read the message of its end
+            break
+        consumer.drain_events(timeout=0)
+    while backend._pending_messages.take(task_id, None) is not None:
+        pass
+
+
+class Refusals:
+    """Whether the store has refused a captured message a moment ago; shared by threads.
+
+    A forked child inherits the time, which is as good there.
+    """
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether captured messages do not go to the store now."""
+        return clock.monotonic() < self._until
+
+    def note(self, began: float) -> float:
+        """Note a refusal of a call that began then; return for how many seconds it counts."""
+        now = clock.monotonic()
+        seconds = max(SHORTEST, _SHARE * (now - began))
+        self._until = now + seconds
+        return seconds
+
+
+@dataclass(frozen=True)
+class Broker:
+    """The way by which Celery would publish a message, noted before scheduling changes it.
+
+    Attributes:
+        producer: Celery's.
+        options: Options of ``publish`` that differ.
+        eta: The message's.
+        hold: The key that its task holds.
+        stands_for: The name of the message whose task puts itself off; or empty.
+        names: Whether the message needs a name of its own.
+    """
+
+    producer: Any
+    options: Mapping[str, Any]
+    eta: str
+    hold: Hold | None
+    stands_for: str
+    names: bool
+
+    def publish(self, body: Any, options: dict[str, Any], *, uncertain: bool) -> Any:
+        """Publish a complete message; *uncertain*: it may be in the store as well."""
+        headers = options["headers"]
+        leave(headers, self.eta)
+        if self.hold is not None:
+            headers[HOLD_HEADER] = self.hold._asdict()
+        if uncertain:
+            headers[REDELIVERED_HEADER] = True
+            if self.stands_for:
+                # If that message became an entry, workers drop this one.
+                headers[HAND_OVER_HEADER] = self.stands_for
+        if self.names:
+            give_identity(options)
+        return self.producer.publish(body, **{**options, **self.options})
+
+    def publish_event(self, event: Any, options: dict[str, Any]) -> None:
+        """Publish Celery's event that it sent the message."""
+        retries = {name: self.options[name] for name in ("retry", "retry_policy")}
+        self.producer.publish(event, **{**options, **retries})
+
+
+def celerys(options: Mapping[str, Any], conf: Any) -> dict[str, Any]:
+    """Return the options of ``publish`` that scheduling changes, as Celery makes them of a call's.
+
+    Args:
+        options: The call's, unchanged.
+        conf: The app's configuration.
+    """
+    retry = options.get("retry")
+    made: dict[str, Any] = {
+        "retry": conf.task_publish_retry if retry is None else retry,
+        "retry_policy": {**conf.task_publish_retry_policy, **(options.get("retry_policy") or {})},
+    }
+    names = ["expiration"]
+    if broker.is_delayed(options):
+        names += broker.ROUTE
+        made["declare"] = options.get("declare")
+        made["delivery_mode"] = options.get("delivery_mode") or conf.task_default_delivery_mode
+    made.update({name: options[name] for name in names if name in options})
+    return made
+
+
+def leave(headers: dict[str, Any], eta: str) -> None:
+    """Make the headers of a message those that Celery sends; a relative ``expires`` starts now."""
+    headers["eta"] = eta
+    expires_ms = headers.pop(EXPIRES_HEADER, None)
+    if expires_ms is not None:
+        headers["expires"] = expiry_after(clock.utc_now(), expires_ms / 1000).isoformat()
