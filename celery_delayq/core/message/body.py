@@ -19,36 +19,61 @@ from kombu.compression import decompress
 from kombu.transport import virtual
 from kombu.utils.json import loads
 
-
-def is_canvas(sig: Signature) -> bool:
-    """Whether *sig* is more than one plain task."""
-    return bool(sig.get("subtask_type")) or isinstance(sig, chunks)
-
-
-def options_after(embed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the options of each task after a message's: the rest of its chain, its chord's body.
-
-    Args:
-        embed: The last part of a message's body, behind the arguments.
-    """
-    for part in filter(None, [*(embed.get("chain") or ()), embed.get("chord")]):
-        # Of a chord, the body runs last.
-        last = part["kwargs"]["body"] if part["task"] == "celery.chord" else part
-        yield last["options"]
-
-
+#: Serializers that write only data. Reading the output of another may run foreign code.
+_DATA = {"json", "msgpack", "yaml"}
 _CUT = "..."
 _TELLING = 20  # characters in common that show that two texts are not alike by chance
 _ALIKE = str.maketrans("[]", "()")
 
 
-def depth_of(app: Celery) -> dict[str, int]:
-    """Return saferepr's option for the depth of nesting.
+def body_of(envelope: dict[str, Any], accept: Any) -> Any:
+    """Return the decoded body of a message; ``None`` if it may not or cannot be decoded."""
+    try:
+        encoding = envelope["properties"].get("body_encoding")
+        body = envelope["body"]
+        if encoding:
+            body = virtual.Channel.codecs[encoding].decode(body)
+        compression = envelope["headers"].get("compression")
+        if compression:
+            body = decompress(body, compression)
+        return serialization.loads(
+            body,
+            envelope["content-type"],
+            envelope["content-encoding"],
+            accept=serialization.prepare_accept_content(accept),
+        )
+    except Exception:
+        # Refused, damaged, or compressed by a method that is not installed: treated as not allowed.
+        return None
 
-    Celery 5.7 has a setting for it; earlier versions always use saferepr's default.
+
+def message_body(message: bytes, accept: Any) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    """Headers, properties and decoded body of a waiting message."""
+    envelope = loads(message)
+    return envelope["headers"], envelope["properties"], body_of(envelope, accept)
+
+
+def data_of(envelope: dict[str, Any], accept: Any) -> Any:
+    """As :func:`body_of`, but only to show it: ``None`` for a pickle, even if accepted."""
+    with suppress(Exception):  # another program's message may lack it, or have another type
+        if serializer_of(envelope["content-type"]) in _DATA:
+            return body_of(envelope, accept)
+    return None
+
+
+def serializer_of(content_type: str) -> str:
+    """Return the name of the serializer for a content type.
+
+    Raises:
+        KeyError: none has it.
     """
-    depth = "task_repr_maxlevels"
-    return {"maxlevels": app.conf[depth]} if depth in celery.app.defaults.DEFAULTS else {}
+    name: str = serialization.registry.type_to_name[content_type]
+    return name
+
+
+def is_serializer(name: object) -> bool:
+    """Return whether a serializer has this name."""
+    return name in serialization.registry.name_to_type
 
 
 def shown(app: Celery, args: Any, kwargs: Any) -> tuple[str, str]:
@@ -78,55 +103,27 @@ def is_celery_s(text: Any, made: str) -> bool:
     return size >= _TELLING and ours[:size] == theirs[:size]
 
 
-#: Serializers that write only data. Reading the output of another may run foreign code.
-DATA = {"json", "msgpack", "yaml"}
+def depth_of(app: Celery) -> dict[str, int]:
+    """Return saferepr's option for the depth of nesting.
 
-
-def body_of(envelope: dict[str, Any], accept: Any) -> Any:
-    """Return the decoded body of a message; ``None`` if it may not or cannot be decoded."""
-    try:
-        encoding = envelope["properties"].get("body_encoding")
-        body = envelope["body"]
-        if encoding:
-            body = virtual.Channel.codecs[encoding].decode(body)
-        compression = envelope["headers"].get("compression")
-        if compression:
-            body = decompress(body, compression)
-        return serialization.loads(
-            body,
-            envelope["content-type"],
-            envelope["content-encoding"],
-            accept=serialization.prepare_accept_content(accept),
-        )
-    except Exception:
-        # Refused, damaged, or compressed by a method that is not installed: treated as not allowed.
-        return None
-
-
-def data_of(envelope: dict[str, Any], accept: Any) -> Any:
-    """As :func:`body_of`, but only to show it: ``None`` for a pickle, even if accepted."""
-    with suppress(Exception):  # another program's message may lack it, or have another type
-        if serializer_of(envelope["content-type"]) in DATA:
-            return body_of(envelope, accept)
-    return None
-
-
-def serializer_of(content_type: str) -> str:
-    """Return the name of the serializer for a content type.
-
-    Raises:
-        KeyError: none has it.
+    Celery 5.7 has a setting for it; earlier versions always use saferepr's default.
     """
-    name: str = serialization.registry.type_to_name[content_type]
-    return name
+    depth = "task_repr_maxlevels"
+    return {"maxlevels": app.conf[depth]} if depth in celery.app.defaults.DEFAULTS else {}
 
 
-def is_serializer(name: object) -> bool:
-    """Return whether a serializer has this name."""
-    return name in serialization.registry.name_to_type
+def is_canvas(sig: Signature) -> bool:
+    """Whether *sig* is more than one plain task."""
+    return bool(sig.get("subtask_type")) or isinstance(sig, chunks)
 
 
-def message_body(message: bytes, accept: Any) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    """Headers, properties and decoded body of a waiting message."""
-    envelope = loads(message)
-    return envelope["headers"], envelope["properties"], body_of(envelope, accept)
+def options_after(embed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the options of each task after a message's: the rest of its chain, its chord's body.
+
+    Args:
+        embed: The last part of a message's body, behind the arguments.
+    """
+    for part in filter(None, [*(embed.get("chain") or ()), embed.get("chord")]):
+        # Of a chord, the body runs last.
+        last = part["kwargs"]["body"] if part["task"] == "celery.chord" else part
+        yield last["options"]

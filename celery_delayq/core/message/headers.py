@@ -87,7 +87,7 @@ def put_offs_in(headers: Any) -> int:
 
 
 #: A standard property of AMQP, the only one that names a message for good.
-MESSAGE_ID = "message_id"
+_MESSAGE_ID = "message_id"
 
 
 def identity_of(task_id: Any, headers: Any, properties: Any) -> tuple[str, str] | None:
@@ -100,7 +100,7 @@ def identity_of(task_id: Any, headers: Any, properties: Any) -> tuple[str, str] 
     """
     # All copies of a relayed message name the same delivery. kombu gives each message a tag, except
     # on AMQP; a message without either was sent by a process without a DelayQ.
-    own = headers.get(HAND_OVER_HEADER) or tag_of(properties) or properties.get(MESSAGE_ID)
+    own = headers.get(HAND_OVER_HEADER) or tag_of(properties) or properties.get(_MESSAGE_ID)
     # Any program may have written these.
     return (task_id, own) if isinstance(task_id, str) and isinstance(own, str) else None
 
@@ -137,7 +137,7 @@ def _received_from_sqs(info: Any) -> Any:
 
 def give_identity(properties: dict[str, Any]) -> None:
     """Add a name to the properties of a message for AMQP."""
-    properties.setdefault(MESSAGE_ID, str(uuid.uuid4()))
+    properties.setdefault(_MESSAGE_ID, str(uuid.uuid4()))
 
 
 _LAPSED = "task %s: due at %s, but expires at %s: no worker will run it%s"

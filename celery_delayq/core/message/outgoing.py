@@ -1,7 +1,9 @@
 """Builds the message exactly as kombu would publish it, without a broker; and says where it goes.
 
-    message --serialised, compressed, labelled on a channel without a connection--> recorded
-    destination: a list in the store's Redis; or a route, for the relay through the broker
+    Celery's options --a channel without a connection--> recorded --> record_of   template and rest
+                                                            '-----> header_of   where it goes:
+                                                                    a list in the store's Redis;
+                                                                    or a route, for the relay
 
 A route is written when the message is scheduled, and read when it is due.
 """
@@ -32,7 +34,19 @@ from .headers import CAPTURE_HEADER, DUE_HEADER, EXPIRES_HEADER, ONCE_HEADER
 # header.
 dumps = JSONEncoder().encode
 
+# The headers that differ between two calls of one task, and those of them that repeat its id.
+DIFFERING = ("id", "root_id", "parent_id", "expires", "argsrepr", "kwargsrepr")
+# Headers of Celery, kombu and this package that are mostly the same in all calls of a task.
+_ALIKE = {
+    "lang", "task", "shadow", "eta", "retries", "timelimit", "origin", "ignore_result",
+    "replaced_task_nesting", "stamped_headers", "stamps", "compression",
+    ONCE_HEADER, CAPTURE_HEADER,
+}  # fmt: skip
+LARGE = 2000  # bytes of body or template above which sharing does not pay
+# An id that needs no escapes in JSON.
+PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]+")
 _QUEUE = "text, or a Queue whose name is"
+_NOT_OURS = "a name that is none of this store's keys"
 
 
 @dataclass(frozen=True)
@@ -71,92 +85,6 @@ class OutgoingMessage:
         return _shareable(self.message)
 
 
-def record_of(message: dict[str, Any], header: bytes, labels: bytes, *, share: bool) -> NewRecord:
-    """Return the record of a message; *share*: with a template, if the message allows it."""
-    lines, differing = _shareable(message) if share else ([], [])
-    if lines:
-        return Template.of(lines).new_record(header, labels, differing)
-    return whole(header, labels, _open_ended(message))
-
-
-# The headers that differ between two calls of one task, and those of them that repeat its id.
-DIFFERING = ("id", "root_id", "parent_id", "expires", "argsrepr", "kwargsrepr")
-# Headers of Celery, kombu and this package that are mostly the same in all calls of a task.
-ALIKE = {
-    "lang", "task", "shadow", "eta", "retries", "timelimit", "origin", "ignore_result",
-    "replaced_task_nesting", "stamped_headers", "stamps", "compression",
-    ONCE_HEADER, CAPTURE_HEADER,
-}  # fmt: skip
-LARGE = 2000  # bytes of body or template above which sharing does not pay
-
-
-# An id that needs no escapes in JSON.
-PLAIN_ID = re.compile(r"[A-Za-z0-9._:-]+")
-
-
-def _open_ended(message: dict[str, Any]) -> str:
-    """Return the message's JSON with the due header last, cut before its value."""
-    own = (DUE_HEADER, EXPIRES_HEADER)
-    headers = {name: value for name, value in message["headers"].items() if name not in own}
-    others = {part: value for part, value in message.items() if part != "headers"}
-    text: str = dumps({**others, "headers": {**headers, DUE_HEADER: 0}})
-    return text[: -len("0}}")]
-
-
-def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the lines of the message's template, and the texts between them; empty if it has none.
-
-    Between the lines come, in this order: id, id and operation (a unique delivery tag), body, id,
-    root id, parent id, expiry, args and kwargs for logs, due time. An expiry that counts from the
-    due time is written as milliseconds, with a sign. Headers that may differ with each call, such
-    as its trace, follow the kwargs.
-    """
-    headers, properties = dict(message["headers"]), dict(message["properties"])
-    task_id = properties.pop("correlation_id", None)
-    properties.pop("delivery_tag", None)
-    if not headers.keys() >= set(DIFFERING):
-        return [], []
-    own_id, root, parent, expires, args, kwargs = map(headers.pop, DIFFERING)
-    headers.pop(DUE_HEADER, None)
-    expires_ms = headers.pop(EXPIRES_HEADER, None)
-    if own_id != task_id or not isinstance(task_id, str) or not PLAIN_ID.fullmatch(task_id):
-        return [], []
-    alike = {name: header for name, header in headers.items() if header is None or name in ALIKE}
-    others = {name: header for name, header in headers.items() if name not in alike}
-    first = {part: message[part] for part in ("content-encoding", "content-type")}
-    outside = dumps({**first, "properties": {**properties, "correlation_id": ""}})
-    inside = dumps({"headers": {**alike, "id": ""}})[1:].removesuffix('"}}')
-    lines = [
-        outside.removesuffix('"}}'),
-        '", "delivery_tag": "',
-        '"}, "body": ',
-        f", {inside}",
-        '", "root_id": ',
-        ', "parent_id": ',
-        ', "expires": ',
-        ', "argsrepr": ',
-        ', "kwargsrepr": ',
-        f', "{DUE_HEADER}": ',
-    ]
-    # An expiry that counts from the due time moves with it, which only a template can do.
-    large = len(message["body"]) > LARGE or sum(map(len, lines)) > LARGE
-    if large and expires_ms is None:
-        return [], []
-    root_text = "" if root == task_id else dumps(root)
-    expires_text = dumps(expires) if expires_ms is None else f"{expires_ms:+d}"
-    behind = f", {dumps(others)[1:-1]}" if others else ""
-    texts = (dumps(args), dumps(kwargs) + behind, dumps(message["body"]))
-    return lines, [root_text, dumps(parent), expires_text, *texts]
-
-
-class _Channel(virtual.Channel):
-    """A channel that returns a message instead of delivering it."""
-
-    def basic_publish(self, message: Any, exchange: str, routing_key: str, **_: Any) -> Any:
-        self._inplace_augment_message(message, exchange, routing_key)
-        return message, exchange, routing_key
-
-
 def recording_producer(options: Mapping[str, Any], transport: str) -> Producer:
     """Return a producer whose ``publish`` returns the message, for the broker's options.
 
@@ -168,18 +96,6 @@ def recording_producer(options: Mapping[str, Any], transport: str) -> Producer:
     channel = _Channel(nowhere)
     channel.body_encoding = options.get("body_encoding", channel.body_encoding)
     return Producer(channel)
-
-
-def encoded(
-    recording: Producer, serializer: str | None, compression: str | None, payload: Any
-) -> str:
-    """Return the body's text, as kombu's producer and channel encode it."""
-    channel = recording.channel
-    _, _, data = serialize(payload, serializer=serializer)
-    if compression:
-        data, _ = compress(data, compression)
-    text: str = channel.encode_body(data, channel.body_encoding)[0]
-    return text
 
 
 def recorded(
@@ -209,6 +125,18 @@ def recorded(
     return OutgoingMessage(message, name, routing_key, entities, body, encode)
 
 
+def encoded(
+    recording: Producer, serializer: str | None, compression: str | None, payload: Any
+) -> str:
+    """Return the body's text, as kombu's producer and channel encode it."""
+    channel = recording.channel
+    _, _, data = serialize(payload, serializer=serializer)
+    if compression:
+        data, _ = compress(data, compression)
+    text: str = channel.encode_body(data, channel.body_encoding)[0]
+    return text
+
+
 def _check_names(exchange: Any, routing_key: Any) -> None:
     """Refuse names that are not text: neither a broker nor kombu accepts them.
 
@@ -220,6 +148,138 @@ def _check_names(exchange: Any, routing_key: Any) -> None:
     for option, value, wanted in (("exchange", exchange, "text"), (name, routing_key, expected)):
         if value is not None and not isinstance(value, str):
             raise InvalidOption(option, value, wanted)
+
+
+class _Channel(virtual.Channel):
+    """A channel that returns a message instead of delivering it."""
+
+    def basic_publish(self, message: Any, exchange: str, routing_key: str, **_: Any) -> Any:
+        self._inplace_augment_message(message, exchange, routing_key)
+        return message, exchange, routing_key
+
+
+def record_of(message: dict[str, Any], header: bytes, labels: bytes, *, share: bool) -> NewRecord:
+    """Return the record of a message; *share*: with a template, if the message allows it."""
+    lines, differing = _shareable(message) if share else ([], [])
+    if lines:
+        return Template.of(lines).new_record(header, labels, differing)
+    return whole(header, labels, _open_ended(message))
+
+
+def _shareable(message: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the lines of the message's template, and the texts between them; empty if it has none.
+
+    Between the lines come, in this order: id, id and operation (a unique delivery tag), body, id,
+    root id, parent id, expiry, args and kwargs for logs, due time. An expiry that counts from the
+    due time is written as milliseconds, with a sign. Headers that may differ with each call, such
+    as its trace, follow the kwargs.
+    """
+    headers, properties = dict(message["headers"]), dict(message["properties"])
+    task_id = properties.pop("correlation_id", None)
+    properties.pop("delivery_tag", None)
+    if not headers.keys() >= set(DIFFERING):
+        return [], []
+    own_id, root, parent, expires, args, kwargs = map(headers.pop, DIFFERING)
+    headers.pop(DUE_HEADER, None)
+    expires_ms = headers.pop(EXPIRES_HEADER, None)
+    if own_id != task_id or not isinstance(task_id, str) or not PLAIN_ID.fullmatch(task_id):
+        return [], []
+    alike = {name: header for name, header in headers.items() if header is None or name in _ALIKE}
+    others = {name: header for name, header in headers.items() if name not in alike}
+    first = {part: message[part] for part in ("content-encoding", "content-type")}
+    outside = dumps({**first, "properties": {**properties, "correlation_id": ""}})
+    inside = dumps({"headers": {**alike, "id": ""}})[1:].removesuffix('"}}')
+    lines = [
+        outside.removesuffix('"}}'),
+        '", "delivery_tag": "',
+        '"}, "body": ',
+        f", {inside}",
+        '", "root_id": ',
+        ', "parent_id": ',
+        ', "expires": ',
+        ', "argsrepr": ',
+        ', "kwargsrepr": ',
+        f', "{DUE_HEADER}": ',
+    ]
+    # An expiry that counts from the due time moves with it, which only a template can do.
+    large = len(message["body"]) > LARGE or sum(map(len, lines)) > LARGE
+    if large and expires_ms is None:
+        return [], []
+    root_text = "" if root == task_id else dumps(root)
+    expires_text = dumps(expires) if expires_ms is None else f"{expires_ms:+d}"
+    behind = f", {dumps(others)[1:-1]}" if others else ""
+    texts = (dumps(args), dumps(kwargs) + behind, dumps(message["body"]))
+    return lines, [root_text, dumps(parent), expires_text, *texts]
+
+
+def _open_ended(message: dict[str, Any]) -> str:
+    """Return the message's JSON with the due header last, cut before its value."""
+    own = (DUE_HEADER, EXPIRES_HEADER)
+    headers = {name: value for name, value in message["headers"].items() if name not in own}
+    others = {part: value for part, value in message.items() if part != "headers"}
+    text: str = dumps({**others, "headers": {**headers, DUE_HEADER: 0}})
+    return text[: -len("0}}")]
+
+
+def header_of(
+    message: OutgoingMessage,
+    broker: Broker,
+    queues: Mapping[str, Queue],
+    *,
+    direct: bool,
+    prefix: str,
+    route: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Return the header of a message's record, which says where the message goes.
+
+    Args:
+        message: The message.
+        broker: The app's broker.
+        queues: The app's queues.
+        direct: Whether the store is in the broker's Redis, so a script can push to the queue.
+        prefix: The store's prefix, ``delayq_prefix``.
+        route: The relay's route, if known; its ``list`` is determined anew.
+
+    Raises:
+        InvalidOption: the queue's list would be a key of the store.
+    """
+    key: str | None = None
+    if broker.endpoint is not None and not _needs_relay(message):
+        priority = message.message["properties"].get("priority")
+        key = list_key(message.routing_key, priority, broker.options)
+    if key and direct:
+        of_all = broker.options.get("global_keyprefix", "")
+        tagged = of_all.startswith(f"{{{prefix}:") and "}" in of_all
+        return list_header(of_all + key, prefix, message.routing_key, tagged=tagged)
+    text = relay_route(message, queues, key) if route is None else dumps({**route, "list": key})
+    return header_for("R", text)
+
+
+def _needs_relay(message: OutgoingMessage) -> bool:
+    """Whether only kombu can deliver it.
+
+    It names an exchange, its queue has an expiry, or it wants more declared than its own queue.
+    """
+    for entity in message.declare:
+        if not isinstance(entity, Queue) or entity.name != message.routing_key:
+            return True
+        if "x-expires" in (entity.queue_arguments or {}) or entity.expires:
+            return True
+    return bool(message.exchange)
+
+
+def list_header(key: str, prefix: str, queue: str, *, tagged: bool = False) -> bytes:
+    """Return the header of a record whose message goes to a list in the store's Redis.
+
+    Raises:
+        InvalidOption: the list is a key of the store.
+    """
+    tag, end, name = key.partition("}:")
+    # If the broker's keys have the store's tag, each list has it.
+    if tag.startswith(f"{{{prefix}:") and end and not (tagged and name not in KEYS):
+        # The store would take a message there for its own data.
+        raise InvalidOption("queue", queue, _NOT_OURS)
+    return header_for("L", key)
 
 
 def list_key(queue: str, priority: Any, options: Mapping[str, Any]) -> str:
@@ -388,67 +448,3 @@ def _entity(described: dict[str, Any]) -> Queue | Exchange:
 def _bound(described: dict[str, Any]) -> binding:
     options = dict(described)
     return binding(Exchange(**options.pop("exchange")), **options)
-
-
-_NOT_OURS = "a name that is none of this store's keys"
-
-
-def header_of(
-    message: OutgoingMessage,
-    broker: Broker,
-    queues: Mapping[str, Queue],
-    *,
-    direct: bool,
-    prefix: str,
-    route: Mapping[str, Any] | None = None,
-) -> bytes:
-    """Return the header of a message's record, which says where the message goes.
-
-    Args:
-        message: The message.
-        broker: The app's broker.
-        queues: The app's queues.
-        direct: Whether the store is in the broker's Redis, so a script can push to the queue.
-        prefix: The store's prefix, ``delayq_prefix``.
-        route: The relay's route, if known; its ``list`` is determined anew.
-
-    Raises:
-        InvalidOption: the queue's list would be a key of the store.
-    """
-    key: str | None = None
-    if broker.endpoint is not None and not _needs_relay(message):
-        priority = message.message["properties"].get("priority")
-        key = list_key(message.routing_key, priority, broker.options)
-    if key and direct:
-        of_all = broker.options.get("global_keyprefix", "")
-        tagged = of_all.startswith(f"{{{prefix}:") and "}" in of_all
-        return list_header(of_all + key, prefix, message.routing_key, tagged=tagged)
-    text = relay_route(message, queues, key) if route is None else dumps({**route, "list": key})
-    return header_for("R", text)
-
-
-def _needs_relay(message: OutgoingMessage) -> bool:
-    """Whether only kombu can deliver it.
-
-    It names an exchange, its queue has an expiry, or it wants more declared than its own queue.
-    """
-    for entity in message.declare:
-        if not isinstance(entity, Queue) or entity.name != message.routing_key:
-            return True
-        if "x-expires" in (entity.queue_arguments or {}) or entity.expires:
-            return True
-    return bool(message.exchange)
-
-
-def list_header(key: str, prefix: str, queue: str, *, tagged: bool = False) -> bytes:
-    """Return the header of a record whose message goes to a list in the store's Redis.
-
-    Raises:
-        InvalidOption: the list is a key of the store.
-    """
-    tag, end, name = key.partition("}:")
-    # If the broker's keys have the store's tag, each list has it.
-    if tag.startswith(f"{{{prefix}:") and end and not (tagged and name not in KEYS):
-        # The store would take a message there for its own data.
-        raise InvalidOption("queue", queue, _NOT_OURS)
-    return header_for("L", key)
