@@ -19,7 +19,7 @@ from .. import clock
 from ..clock import from_ms
 from ..errors import InvalidDueTime, InvalidOption
 from ..settings import written
-from ..store import checked_id, checked_name
+from ..store.keys import checked_id, checked_name
 from ..store.record import LAST_MS
 from ..text import logger_of
 from .body import options_after
