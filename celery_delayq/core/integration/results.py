@@ -18,7 +18,6 @@ from copy import copy
 from datetime import datetime
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from celery import Celery, current_app, states
 from celery.backends.base import DisabledBackend
@@ -27,6 +26,7 @@ from celery.result import AsyncResult, EagerResult, GroupResult
 from ..clock import DelayInput, TimeInput, from_ms
 from ..errors import DelayQError
 from ..leaves import operation
+from ..scheduling.intercept import TextIds
 from ..services import HasServices, Services, find
 from ..store import Outcome, State
 from ..store.changes import Move
@@ -297,18 +297,7 @@ def word_of(state: State) -> str:
     return State.SCHEDULED.value if state is State.IN_FLIGHT else state.value
 
 
-class _TextIds:
-    """Gives a result the id of its message: a ``UUID`` becomes text.
-
-    Celery's backends tell a result that its task has ended only if both are the same.
-    """
-
-    def __init__(self, id: Any, *args: Any, **kwargs: Any) -> None:
-        text = str(id) if isinstance(id, UUID) else id
-        super().__init__(text, *args, **kwargs)  # type: ignore[call-arg]
-
-
-class _KnowsScheduled(_TextIds):
+class _KnowsScheduled(TextIds):
     """A mixin in front of the app's original result class."""
 
     id: str

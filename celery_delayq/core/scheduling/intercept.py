@@ -14,7 +14,7 @@ A ``Request`` is what a call asks for, as it travels through Celery to the messa
 of it. Every way to send a task passes the app's ``AMQP``: ``apply_async``, ``send_task``,
 signatures, retries, each part of a canvas. Celery calls it to make each message (``as_task_v2``),
 to route it (``Router``), and to get the function that sends it (``_create_task_sender``), here an
-``Interceptor``. The rest of ``AMQP`` stays Celery's.
+``Interceptor``. The rest of ``AMQP`` stays Celery's. Ids of results are text, as in the message.
 """
 
 from __future__ import annotations
@@ -682,3 +682,14 @@ class _Entrance:
         seconds = self.interceptor.refusals.note(began)
         mark = _MARKED if error.may_have_run else ""
         logger.warning(_LEFT, self.task_id, mark, seconds, error)
+
+
+class TextIds:
+    """Gives a result the id of its message: a ``UUID`` becomes text.
+
+    Celery's backends tell a result that its task has ended only if both are the same.
+    """
+
+    def __init__(self, id: Any, *args: Any, **kwargs: Any) -> None:
+        text = str(id) if isinstance(id, UUID) else id
+        super().__init__(text, *args, **kwargs)  # type: ignore[call-arg]
