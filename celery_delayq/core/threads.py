@@ -42,12 +42,10 @@ else:
 
 logger = logger_of(__name__)
 
-
 FIRST, LONGEST = 1.0, 30.0  # seconds before another thread takes over: the first time, at most
 CALM = 60.0  # seconds that a thread has to run before the pauses begin anew
 
-
-random = SystemRandom()
+random = SystemRandom()  # processes that C forked would have the same numbers from Python's own
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 

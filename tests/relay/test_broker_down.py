@@ -6,7 +6,7 @@ import re
 import pytest
 from kombu import Connection, Queue
 
-from celery_delayq.core.handover.publishers import Link
+from celery_delayq.core.handover.relay import Link
 from celery_delayq.errors import BrokerDown
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, eventually

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from celery_delayq import DelayQ
-from celery_delayq.core.handover.publishers import Link
+from celery_delayq.core.handover.relay import Link
 from celery_delayq.core.store import LeasedEntry, Scripts
 from celery_delayq.core.store.delivery import ScannerSteps
 from celery_delayq.core.store.keys import shard_of

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...core.errors import BrokerDown, InvalidSetting, StoreError
-from ...core.handover.publishers import CONNECT_TIMEOUT, Link, bounded, connect
+from ...core.handover.publishers import CONNECT_TIMEOUT, bounded, connect
+from ...core.handover.relay import Link
 from ...core.servers.connection import NO_BROKER, Connection
 from ...core.servers.risks import ERROR, MOVES, OK, WARNING, Line, check_broker, masters
 from ...core.services import Services

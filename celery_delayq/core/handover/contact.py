@@ -16,23 +16,19 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from random import SystemRandom
 from typing import Protocol
 
 from .. import clock
 from ..errors import StoreUnavailable
 from ..store.delivery import ScannerSteps
 from ..text import logger_of
-from ..threads import OwnThread
+from ..threads import OwnThread, random
 
 logger = logger_of(__name__)
-
 
 LONGEST_BACKOFF = 3.0  # seconds between attempts to reach a Redis or a broker that is down
 ELECTION = 1.0  # the same, if another server may take over at any moment
 QUIET = 15.0  # seconds between two log lines about the same outage
-
-random = SystemRandom()  # processes that C forked would have the same numbers from Python's own
 
 
 class Backoff:

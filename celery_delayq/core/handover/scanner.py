@@ -33,10 +33,9 @@ from ..store.delivery import ScannerSteps, restarted
 from ..store.values import Cancelled, Seen
 from ..store.wakeup import Wakeup
 from ..text import logger_of
-from ..threads import OwnThread
-from .contact import ELECTION, Away, Backoff, Contact, random
-from .publishers import Link
-from .relay import Relay, report
+from ..threads import OwnThread, random
+from .contact import ELECTION, Away, Backoff, Contact
+from .relay import Link, Relay, report
 
 logger = logger_of(__name__)
 

@@ -6,7 +6,7 @@ import traceback
 import kombu
 import pytest
 
-from celery_delayq.core.handover.publishers import Link
+from celery_delayq.core.handover.relay import Link
 from celery_delayq.errors import BrokerDown, InvalidSetting, StoreUnavailable
 from tests.lab.faults.conftest import make_delayq
 from tests.lab.hosted.providers import FILE, FromFile, Told

@@ -10,7 +10,7 @@ import pytest
 
 from celery_delayq.contrib.sentinel import failover_listener
 from celery_delayq.core import clock
-from celery_delayq.core.handover import publishers
+from celery_delayq.core.handover import relay
 from celery_delayq.core.servers import pool
 from celery_delayq.core.store import wakeup
 from tests.lab.faults.conftest import make_delayq
@@ -29,13 +29,13 @@ each_ending = pytest.mark.parametrize("ending", ["fin", "rst", "silence"])
 
 
 def test_nothing_here_is_idle_for_as_long_as_such_a_proxy_waits():
-    ours = (pool.IDLE, wakeup.PING_AFTER, failover_listener.SIGN_AFTER, publishers.IDLE)
+    ours = (pool.IDLE, wakeup.PING_AFTER, failover_listener.SIGN_AFTER, relay.IDLE)
     assert max(ours) <= PROXY / 2
 
 
 @pytest.fixture
 def scaled(monkeypatch):
-    for module, name in ((pool, "IDLE"), (wakeup, "PING_AFTER"), (publishers, "IDLE")):
+    for module, name in ((pool, "IDLE"), (wakeup, "PING_AFTER"), (relay, "IDLE")):
         monkeypatch.setattr(module, name, getattr(module, name) / SCALE)
 
 

@@ -35,8 +35,8 @@ from celery_delayq.contrib.store_query import StoreQuery
 from celery_delayq.contrib.undo import undoing
 from celery_delayq.core import clock
 from celery_delayq.core.handover import contact, scanner
-from celery_delayq.core.handover.publishers import Link, OneByOne
-from celery_delayq.core.handover.relay import Relay
+from celery_delayq.core.handover.publishers import OneByOne
+from celery_delayq.core.handover.relay import Link, Relay
 from celery_delayq.core.handover.scanner import Parts, Scanner
 from celery_delayq.core.hooks import Hooks
 from celery_delayq.core.message import headers as holds
