@@ -1,7 +1,7 @@
-"""Whose a change of tasks is, and who hears of it.
+"""Who makes a change of tasks, and who hears of it.
 
     with acting("ann@support"):   --> a context variable --> the name of each call --> its event
-        delayq.cancel(id)                                --> hooks --> the leaf events: signals, log
+        delayq.cancel(id)                                --> Hooks --> the leaf events: signals, log
 
 A change of many tasks has a name too, which its calls carry in the same way: so each step can count
 itself in the change's line of the history, and a cancel is kept under that name for an undo.
@@ -26,8 +26,7 @@ from .threads import survive
 
 logger = logger_of(__name__)
 
-
-LONGEST = 64  # bytes
+LONGEST = 64  # bytes of a name
 _EXPECTED = f"text of 1 to {LONGEST} bytes, all of them printable"
 
 #: A name, or what returns one when it is needed.

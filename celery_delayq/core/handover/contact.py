@@ -1,12 +1,10 @@
-"""Contact with the store or the broker: pauses and log lines while it is lost.
+"""What a scanner does while a server does not answer: pauses, log lines, shards out of turn.
 
-Of a Cluster, some shards' node may not answer; the scanner goes on with the others:
+    the store, the broker --no answer--> Contact: a line, a pause by Backoff --an answer--> a line
+    a shard's node ---------no answer--> Away: out of turn, watched by a thread --> in turn again
 
-    a step fails --add--> out of turn --a thread reads the shard: an answer--> in turn again
-
-Looking for a node that is down, or waiting for one that is silent, takes seconds. So a thread does
-that, until the node is back or another one serves its slots. A node can answer, and refuse steps:
-it lacks replicas, or the store is being resharded. So a shard's pauses grow until it makes a step.
+Pauses are short and jittered, so that a server that is back is found soon; lines about the same
+outage become rare.
 """
 
 from __future__ import annotations
@@ -139,7 +137,12 @@ class HasTurn(Protocol):
 
 
 class Away:
-    """Those shards.
+    """The shards whose node does not answer; the scanner goes on with the others.
+
+    Looking for a node that is down, or waiting for one that is silent, takes seconds. So a thread
+    does that, until the node is back or another one serves its slots. A node can answer, and refuse
+    steps: it lacks replicas, or the store is being resharded. So a shard's pauses grow until it
+    makes a step.
 
     Args:
         stopping: Set when the scanner stops.

@@ -1,18 +1,16 @@
 """The scanner: delivers due tasks, and sleeps until the next one.
 
-    loop:  for each shard whose turn has come, batch after batch until none is left:
-               push due tasks to lists of this Redis
-               take back leases that ran out; relay tasks for other brokers
-           wait until the earliest of: next due time, lease deadline, wake-up, safety scan
-    outbox, in a thread:  owed by a canceller --> result backend --> mark_stored
+    start:   joins the store; logs one line about it, and a warning for each risk
+    outbox:  a thread:  owed by a canceller --> result backend --> mark_stored
+    loop:    for each shard whose turn has come, batch after batch until none is left:
+                 push due tasks to lists of this Redis
+                 take back leases that ran out; relay tasks for other brokers
+             wait until the earliest of: next due time, lease deadline, wake-up, safety scan
+    once:    ``hand_over`` delivers what is due now, without a loop
 
-Its start is logged: one line about its store, and a warning for each risk. In a Cluster, a node
-that does not answer, or refuses, delays only its own shards; see ``contact.py``. Any number of
-scanners may run at once; there is no leader. The scanner uses neither Redis, Celery nor kombu: its
-caller passes the shards' steps and relays, and the wake-up.
-
-The outbox stores ``REVOKED`` if a canceller could not, because it was killed, or its result backend
-was down. A result backend that is down may take minutes to fail, so that has a thread of its own.
+Any number of scanners may run at once; there is no leader. In a Cluster, a node that does not
+answer, or refuses, delays only its own shards; see ``contact.py``. The scanner uses neither Redis,
+Celery nor kombu: its caller passes the shards' steps and relays, and the wake-up.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ logger = logger_of(__name__)
 
 
 class Start:
-    """Logs it once.
+    """A scanner's start: joins the store and logs it, once.
 
     Args:
         steps_by_shard: The scanner's steps, of each shard.
@@ -136,7 +134,9 @@ Mark = Callable[[Cancelled], bool]
 
 
 class Outbox:
-    """Looks for cancelled tasks without ``REVOKED``, and stores it.
+    """Stores ``REVOKED`` if a canceller could not: it was killed, or its result backend was down.
+
+    A result backend that is down may take minutes to fail, so this has a thread of its own.
 
     Args:
         steps_by_shard: The steps of each shard, over a connection of their own.

@@ -1,7 +1,7 @@
-"""Sends commands to Redis: one at a time, each once, with translated errors.
+"""What each refusal of Redis means, and a connection that sends each command once.
 
-Scripts ---> Connection.execute ---> one from this process's pool
-Wakeup ----> Connection.dedicated -> one to block on, outside the pool
+    Scripts ---> Connection.execute ---> one from this process's pool
+    Wakeup ----> Connection.dedicated -> one to block on, outside the pool
 
 A connection returns to the pool only after its answer was read. So even if a call is interrupted,
 no other call reads its answer.

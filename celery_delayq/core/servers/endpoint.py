@@ -1,10 +1,9 @@
-"""The address of a Redis, its login and its options.
+"""Where a Redis is, with which options and login.
 
-Connections use a ``Server``: one address (``Endpoint``), or a master that is looked up and may move
-(``moving.py``, for the leaves ``sentinel`` and ``cluster``).
-
-Options are checked before redis-py gets them. A provider of logins returns a fresh one for each
-connection; an error names only the provider, as the text of its own error may contain secrets.
+    options --> checked, before redis-py gets them
+    Credentials: a fresh login for each connection, from the user's provider
+    Server -+- Endpoint:      a fixed address
+            '- MovingMaster:  looked up, and may move; in contrib, for the leaves sentinel, cluster
 
 This module sets redis-py's retries, timeouts, protocol and decoding. By default redis-py repeats a
 command after a connection error (ten times in version 8), which turns one push into eleven; its
@@ -49,7 +48,9 @@ def _refusal(kind: Any, options: Mapping[str, Any]) -> str:
 
 
 class Credentials(redis.CredentialProvider):
-    """Calls a credential provider, as redis-py has it, and names it if it fails.
+    """Calls a credential provider, as redis-py has it.
+
+    If it fails, the error only names it, as the text of its own error may contain secrets.
 
     Args:
         provider: An object whose ``get_credentials`` returns ``(username, password)`` or
