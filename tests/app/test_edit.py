@@ -402,7 +402,7 @@ def overtaking(between):
                 change()
                 changing.clear()
 
-        between.before("edit", overtaken)
+        between.before("rewrite", overtaken)
 
     return overtake
 

@@ -78,10 +78,10 @@ def test_a_kill_within_a_step_leaves_whole_tasks_and_can_be_repeated(between, fi
     fill()
 
     def kill():
-        if between.asked["edit"] == 2:  # written, but not told
+        if between.asked["rewrite"] == 2:  # written, but not told
             interrupt(threading.main_thread(), Killed)
 
-    between.after("edit", kill)
+    between.after("rewrite", kill)
     selection = delayq.select(tag="t")
     with pytest.raises(Killed):
         selection.edit(add_tags=["new"])
@@ -99,7 +99,7 @@ def test_a_task_changed_after_it_was_read_is_read_again(between, fill, delayq):
             overtaken.extend(delayq.tasks())
             assert all(delayq.edit(task, add_tags=["theirs"]) for task in overtaken)
 
-    between.before("edit", overtake)
+    between.before("rewrite", overtake)
 
     assert delayq.select(queue="old").edit(add_tags=["ours"]) == 3
 
@@ -112,15 +112,15 @@ def test_tasks_that_others_keep_changing_are_left_as_they_are(between, fill, del
 
     def overtake():
         # The first request is refused, as it was overtaken; the next tells what was changed.
-        if between.asked["edit"] == 1:
+        if between.asked["rewrite"] == 1:
             assert all(delayq.reschedule(task, by=1) for task in list(delayq.tasks()))
 
     def let_time_pass():
-        if between.asked["edit"] == 2:
+        if between.asked["rewrite"] == 2:
             monkeypatch.setattr(clock, "monotonic", lambda: now() + PATIENCE)
 
-    between.before("edit", overtake)
-    between.after("edit", let_time_pass)
+    between.before("rewrite", overtake)
+    between.after("rewrite", let_time_pass)
 
     with pytest.raises(StoreUnavailable) as caught:
         delayq.select(queue="old").edit(add_tags=["ours"])

@@ -373,7 +373,7 @@ def test_a_task_changed_after_it_was_read_is_read_anew(
 ):
     add.apply_async((1,), task_id="a", delayq_at=FAR)
     changes = iter([change])
-    between.before("release", lambda: [one(delayq, redis) for one in changes])
+    between.before("rewrite", lambda: [one(delayq, redis) for one in changes])
     count = delayq.select(all=True).release()
     assert (count, count.dead) == (len(left), delayq.counts().dead)
     delayq.hand_over()

@@ -396,7 +396,7 @@ OPERATIONS = (
         ],
     ),
     adds(
-        "edit",
+        "rewrite",
         lambda ready: ready.store.edit("list", "new", entry=ready.read),
         Outcome.DONE,
         face={"edit": lambda delayq, task_id: delayq.edit(task_id, priority=3)},
@@ -415,7 +415,7 @@ OPERATIONS = (
         face={"holder": lambda delayq, text: delayq.holder(key=as_key(text))},
     ),
     adds(
-        "release",
+        "rewrite",
         _released,
         [Outcome.DONE],
         cli=("release --all --yes", "release --tag a --dry-run"),

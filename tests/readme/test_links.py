@@ -51,7 +51,6 @@ def test_every_file_that_it_names_is_there(document):
     ]
     places = [document.path.parent, ROOT, *own]
     named = set(PATH.findall(document.prose)) - {
-        "core/store/lua/release.lua",
         "contrib/web/",
         "contrib/",
     }

@@ -145,7 +145,7 @@ def edit(store: Store, task_id: str, **options: Any) -> Request:
         *(target_of(task_id), entry.record.seen),
         *(new.header, new.labels + new.body, new.template),
     )
-    return request(store, "edit", parts=part)
+    return request(store, "rewrite", parts=part)
 
 
 def reschedule(store: Store, task_id: str, mode="at", ms=FAR_MS + 1) -> Request:

@@ -261,7 +261,7 @@ def test_an_expiry_that_counts_from_the_due_time_is_read_and_kept(store, expires
 def test_an_edit_whose_answer_was_lost_takes_effect_once(store_between):
     store, between = store_between, store_between.between
     store.schedule("a", FAR_MS)
-    between.after("edit", lambda: CUT if between.asked["edit"] == 1 else None)
+    between.after("rewrite", lambda: CUT if between.asked["rewrite"] == 1 else None)
 
     assert store.edit("a", "new") is Outcome.DONE
     assert body_of(store, "a") == "new"

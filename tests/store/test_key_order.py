@@ -153,7 +153,7 @@ def test_a_late_change_by_key_spares_what_came_back(store, change):
     claims = store.take("leased", "first")
     scheduled(store, "newer", ms=FAR_MS).answer()
     later(store)
-    assert cancelled(store, b"kk").answer() == b"done:newer"
+    assert cancelled(store, b"kk").answer() == b"done:inewer"
     store.steps().nack("unsent", claims)
     assert holder(store) == b"first"
     assert before.send() == [b"stale"]
@@ -174,7 +174,7 @@ def test_a_late_replacement_under_the_same_id_changes_nothing(store, key):
     first(store, key=key)
     before = scheduled(store, "first", key=key)
     later(store)
-    assert moved(store, b"ifirst", FAR_MS).answer() == b"done:%d" % FAR_MS
+    assert moved(store, b"ifirst", FAR_MS).answer() == b"done:d%d" % FAR_MS
     assert is_refused(before)
     assert store.score("relay", "first") == FAR_MS
 

@@ -110,7 +110,7 @@ def test_where_redis_stops_it_nothing_leaves_early_as_it_was(stoppable, payload)
     """Its old message does not make a worker wait."""
     store = stoppable
     case = Case(
-        "release",
+        "rewrite",
         "far",
         lambda ready: release(ready.store, part_of(ready.store, "far", payload)),
         lambda ready: ready.store.schedule("far", FAR_MS, payload="old", share=True, extras=EXTRAS),

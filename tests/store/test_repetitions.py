@@ -60,7 +60,7 @@ STEPS = {
     "refused": lambda store: store.take("refused", "a"),
     "two seconds": lambda store: store.set_ms(NOW_MS + 2000),
 }
-BY = b"done:%d" % (FAR_MS + 1000)
+BY = b"done:d%d" % (FAR_MS + 1000)
 # Before, the call, its first answer, meanwhile, and where the entry then is, until when.
 ROWS = [
     ("", "schedule", NOW, "delivered", {}),
@@ -79,10 +79,10 @@ ROWS = [
     ("due, delivered", "cancel", b"handed_over", "waits", {"due": FAR_MS}),
     ("for a relay, claimed", "cancel", b"in_flight", "two seconds", {"leased": NOW_MS + 1001}),
     ("waits", "move by", BY, "", {"due": FAR_MS + 1000}),
-    ("waits", "move", b"done:%d" % NOW_MS, "moved", {"due": FAR_MS + 7}),
-    ("waits", "move after", b"done:%d" % (NOW_MS + 1001), "moved", {"due": FAR_MS + 7}),
+    ("waits", "move", b"done:d%d" % NOW_MS, "moved", {"due": FAR_MS + 7}),
+    ("waits", "move after", b"done:d%d" % (NOW_MS + 1001), "moved", {"due": FAR_MS + 7}),
     ("waits", "move by", BY, "moved", {"due": FAR_MS + 7}),
-    ("waits", "move", b"done:%d" % NOW_MS, "delivered", {}),
+    ("waits", "move", b"done:d%d" % NOW_MS, "delivered", {}),
     ("", "move", b"not_found", "due", {"due": NOW_MS}),
     ("waits", "move far", b"too_late", "", {"due": FAR_MS}),
 ]

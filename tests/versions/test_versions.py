@@ -127,7 +127,7 @@ def test_a_copy_with_other_scripts_is_one(versions):
 
     # Except for the few that need neither the time nor the form of a record.
     changed = {name for name in ours if ours[name].sha != theirs[name].sha}
-    assert changed >= {"schedule", "cancel", "reschedule", "edit", "find", "hand_over", "claim"}
+    assert changed >= {"schedule", "cancel", "reschedule", "rewrite", "find", "hand_over", "claim"}
 
 
 # Four processes, and due times spread over two seconds.

@@ -11,13 +11,13 @@ entries, and how a script's words are read. Only this module knows the scripts' 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 from urllib.parse import unquote_to_bytes
 
 from ..clock import MAX_DUE_MS, When, due_in_ms
-from ..errors import AlreadyScheduled, UnreadableRecord
+from ..errors import AlreadyScheduled, DelayQError, StoreError, UnreadableRecord
 from . import selection
 from .calls import Shard
 from .keys import Target, named, target_of, target_of_member
@@ -36,11 +36,6 @@ WAITING = {"SCHEDULED", "PAUSED", "DEAD", "LAPSED"}
 _AGAIN = [b"again"]
 # The outcome of each; an entry that was not looked at must be read again, as if it had changed.
 _OUTCOMES = {one.encode(): one for one in Outcome} | {b"again": Outcome.UNCHANGED, b"skipped": None}
-# Why an entry cannot have a new key.
-_HOLDS: Mapping[bytes, Callable[..., AlreadyScheduled]] = {
-    b"taken": AlreadyScheduled,
-    b"held": key_held,
-}
 _AT_ONCE = When("at", 0)  # stands for the time if the mode of a move alone decides
 _NO_RECORD = "no record"  # the reason in an UnreadableRecord if the record is missing
 
@@ -203,21 +198,24 @@ def rewritten(
         A change for each part, in order; ``UNCHANGED`` if you must read the record again. The error
         of one may be ``AlreadyScheduled``: another entry has the new key.
     """
-    flat: list[bytes] = []
+    first, flat = parts[0][1], list[bytes]()
     for who, what in parts:
         new = what.new
         flat += (target_of(who), what.seen.seen if what.seen else b"", new.header)
-        flat.append(new.labels + new.body)
-        if not what.releases:
-            flat.append(new.template)
-    first = parts[0][1]
-    (text,) = shard.calls.call(
-        "release" if first.releases else "edit",
-        until=until,
-        filter=first.chosen,
-        max_bytes=MAX_BYTES,
-        parts=flat,
-    )
+        flat += (new.labels + new.body, new.template)
+    try:
+        (text,) = shard.calls.call(
+            "rewrite",
+            until=until,
+            releases=int(first.releases),
+            filter=first.chosen,
+            max_bytes=MAX_BYTES,
+            parts=flat,
+        )
+    except StoreError as error:
+        if error.step == "rewrite":
+            error.step = "release" if first.releases else "edit"
+        raise
     words = (word.split(b":") for word in text.split(b" "))
     return [_read(shard, what, who, word) for (who, what), word in zip(parts, words, strict=True)]
 
@@ -261,37 +259,27 @@ def _read(
     what: AnyChange,
     who: Target,
     word: Sequence[bytes],
-    told: tuple[bytes, bytes] = (b"", b""),
+    row: tuple[bytes, bytes] = (b"", b""),
 ) -> Change:
     """Return the change of which a script's answer tells, and the row beside it."""
-    name, *parts = word
+    name, *rest = word
+    parts = {part[:1]: unquote_to_bytes(part[1:]).decode(errors="replace") for part in rest}
+    task_id = parts.get(b"i") or ("" if who[:1] == b"k" else named(who))
+    if name in _OUTCOMES:
+        outcome, due = _OUTCOMES[name], parts.get(b"d")
+        removed = None
+        if isinstance(what, Removal) and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
+            removed = Cancelled(task_id, outcome, *row, shard=shard.number)
+        due_ms = None if due is None else int(due)
+        expires = parts.get(b"x", "")
+        return Change(outcome, task_id, due_ms, expires=expires, cancelled=removed)
+    error: DelayQError
     if name == b"unreadable":
-        task_id = _id_of(who, *parts[1:])
-        return Change(None, task_id, error=UnreadableRecord(task_id, _text(parts[0])))
-    if name == b"too_late" and isinstance(what, Move):
-        return Change(None, _id_of(who), error=too_late(what.when))
-    if name in _HOLDS:
-        task_id = _id_of(who)
-        return Change(None, task_id, error=_HOLDS[name](task_id, *map(_text, parts)))
-    outcome = _OUTCOMES[name]
-    if isinstance(what, Move) and parts:
-        due_ms, *others = parts
-        given, expires = (*others, b"", b"")[:2]
-        named_as = _id_of(who, *filter(None, [given]))
-        return Change(outcome, named_as, int(due_ms), expires=_text(expires))
-    task_id = _id_of(who, *parts)
-    cancelled = None
-    if isinstance(what, Removal) and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
-        cancelled = Cancelled(task_id, outcome, *told, shard=shard.number)
-    return Change(outcome, task_id, cancelled=cancelled)
-
-
-def _id_of(who: Target, *known: bytes) -> str:
-    """Return the id of a target; if the target is a key, the id in the answer."""
-    if known:
-        return _text(known[0])
-    return "" if isinstance(who, bytes) and who.startswith(b"k") else named(who)
-
-
-def _text(quoted: bytes) -> str:
-    return unquote_to_bytes(quoted).decode(errors="replace")
+        error = UnreadableRecord(task_id, parts[b"w"])
+    elif name == b"held":
+        error = key_held(task_id, parts[b"h"], parts.get(b"u", ""))
+    elif name == b"taken":
+        error = AlreadyScheduled(task_id, parts[b"h"])
+    else:  # too_late
+        error = too_late(what.when if isinstance(what, Move) else _AT_ONCE)
+    return Change(None, task_id, error=error)

@@ -14,9 +14,8 @@ reply    of place when message
 
 Returns  the answer, a text; and rows for the caller: the place of the target, from 1, when it was cancelled, us, and its
          message. The text has a word for each target: done | uncertain (removed, but an earlier attempt may have
-         delivered it), then the id, if a key was given | in_flight | handed_over | not_found | unchanged (not dead, or
-         not as seen) | unreadable, why, and that id | skipped (the selection no longer includes it) | again (it was not
-         looked at)
+         delivered it) | in_flight | handed_over | not_found | unchanged (not dead, or not as seen) | unreadable |
+         skipped (the selection no longer includes it) | again (it was not looked at)
 Cost     O(log N) a target
 Keeps    an entry under a lease stays: its scanner may be publishing it right now
 ]]
@@ -31,8 +30,8 @@ local function told_again(answer)
   if not tells then return told end
   for word in string.gmatch(answer, '%S+') do
     at = at + 1
-    local id = string.match(word, '^done:?(.*)$') or string.match(word, '^uncertain:?(.*)$')
-    if id then
+    local how, id = string.match(word, '^(%l+):?i?(.*)$')
+    if how == 'done' or how == 'uncertain' then
       id = id == '' and meant_by(targets[at]) or string.gsub(id, '%%(%x%x)', function(two)
         return string.char(tonumber(two, 16))
       end)
@@ -108,7 +107,7 @@ return change(request, function(call)
         return
       elseif what == 'remove' and one.id and redis.call('HEXISTS', keys.errors, one.id) == 1 then
         -- It may be dead under a number that was lost with its record.
-        words[at] = 'unreadable' .. quoted(NO_RECORD) .. named_in(targets[at], one.id)
+        words[at] = 'unreadable' .. quoted('w' .. NO_RECORD) .. named_in(targets[at], one.id)
         return
       end
       note_fence(one.name)
@@ -121,7 +120,7 @@ return change(request, function(call)
         note_fence(one.id)
         words[at] = claim.uncertain and 'uncertain' or 'done'
       else
-        words[at] = 'unreadable' .. quoted(sub(one.answer, 12)) .. named_in(targets[at], one.id)
+        words[at] = 'unreadable' .. quoted('w' .. sub(one.answer, 12)) .. named_in(targets[at], one.id)
       end
     end
   end

@@ -13,10 +13,10 @@ number    max_bytes  look at nothing more after so many bytes of records, > 0
 text...     targets  1 to 1000 of them: see prelude/entry.lua
 
 Returns  the answer, a text with a word for each target: done | uncertain (done, but an earlier attempt may have
-         delivered it) | behind (done, but it waits behind another one; of `now` only), then the due time, the id, if a
-         key was given, and its expiry, if that does not move |
+         delivered it) | behind (done, but it waits behind another one; of `now` only); these with d, the due time, and
+         x, its expiry, if that does not move |
          too_late (past `latest`) | unchanged (`only`, `if_due` or `seen` does not hold, or it is not dead) | in_flight |
-         handed_over (or it was released, and soon will be) | not_found | unreadable, why, and that id |
+         handed_over (or it was released, and soon will be) | not_found | unreadable |
          skipped (the selection no longer includes it) | again (it was not looked at)
 Cost     O(log N + size of the record) a target
 Keeps    a delivered entry is not brought back; one under a lease stays, and one behind another stays there
@@ -51,21 +51,14 @@ return change(request, function(call)
     return with_flags(record, entry.header_end, flags)
   end
 
-  -- Return the outcome for a target, in a word; and, if it moves, its new due time.
-  local function outcome_of(target, one)
-    if not one.entry then
-      if one.member and is_gone(one.answer) then return SKIPPED end
-      local why = string.match(one.answer, '^unreadable (.*)$')
-      return why and 'unreadable' .. quoted(why) .. named_in(target, one.id) or one.answer
-    end
-    if not (mode == 'now' or mode == 'retry') and is_released(one.entry.record, one.entry.header_end) then
+  local function judge(entry)
+    if not (mode == 'now' or mode == 'retry') and is_released(entry.record, entry.header_end) then
       return 'handed_over'
     end
-    local when = new_due(one.entry)
+    local when = new_due(entry)
     if not when then return 'unchanged' end
     if when > latest then return 'too_late' end
-    if mode == 'now' and one.entry.place == keys.behind then return 'behind', when end
-    return one.entry.claim and one.entry.claim.uncertain and 'uncertain' or 'done', when
+    return mode == 'now' and entry.place == keys.behind and 'behind' or done_to(entry), when
   end
 
   local function note_move(entry, record)
@@ -74,28 +67,23 @@ return change(request, function(call)
     note_event(kind, call.now, told_by(record, entry.header_end, entry.id, extras and extras.key))
   end
 
-  local words, earliest = {}, math.huge
-  allow_when_full(keys.records)
-  for at, one in ipairs(looked) do
-    local word, when = outcome_of(targets[at], one)
-    if when then
-      local entry, text = one.entry, whole(when)
-      local index = entry.place == keys.behind and keys.behind or index_of(entry.record)
-      local record = moved(entry, text)
-      redis.call('HSET', keys.records, entry.id, record)
-      -- An entry of `behind` gets its key from the step that frees it, even if the holder's time is over by now.
-      if index ~= keys.behind then take_key(record, entry.header_end, entry.id) end
-      put_back(index, text, entry.place, entry.member, entry.claim, entry.there)
-      if entry.failed then redis.call('HDEL', keys.errors, entry.id) end
-      if past.kept then note_move(entry, record) end
-      earliest = math.min(earliest, when)
-      local named, expiry = named_in(targets[at], entry.id), fixed_expiry(entry.record, entry.header_end)
-      word = word .. ':' .. text .. (expiry and (named == '' and ':' or named) .. quoted(expiry) or named)
-    elseif not one.entry and is_gone(word) then
-      fence(call, one.name)
-    end
-    words[at] = word
+  local earliest = math.huge
+  local function move(entry, at, when)
+    local text = whole(when)
+    local index = entry.place == keys.behind and keys.behind or index_of(entry.record)
+    local record = moved(entry, text)
+    redis.call('HSET', keys.records, entry.id, record)
+    -- An entry of `behind` gets its key from the step that frees it, even if the holder's time is over by now.
+    if index ~= keys.behind then take_key(record, entry.header_end, entry.id) end
+    put_back(index, text, entry.place, entry.member, entry.claim, entry.there)
+    if entry.failed then redis.call('HDEL', keys.errors, entry.id) end
+    if past.kept then note_move(entry, record) end
+    earliest = math.min(earliest, when)
+    local expiry = fixed_expiry(entry.record, entry.header_end)
+    return quoted('d' .. text) .. named_in(targets[at], entry.id) .. (expiry and quoted('x' .. expiry) or '')
   end
+
+  local answer, why = change_each(call, targets, looked, judge, function() allow_when_full(keys.records) end, move)
   if earliest < math.huge then wake_for(earliest, call.now, call.promise) end
-  return table.concat(words, ' ')
+  return answer, why
 end)

@@ -3,6 +3,8 @@
 filter  empty, if there is no selection; or, with blanks between: due at this time or later, ms; due before this, ms;
         states, with commas between; tasks and queues, as 12 hex digits each; each of the five '-' if it does not
         matter; and, to the end, tags, with NUL between, if any are wanted. One of several values is enough
+answer  a word for each target, with blanks between: the outcome, then its parts, each after a colon and a letter that
+        names it: i the id, if a key was given; w why it cannot be read; others as a script says
 ]]
 local SKIPPED = 'skipped' -- a selection met the entry, but no longer includes it
 
@@ -45,7 +47,41 @@ end
 
 -- The id of a target, as part of a word, if the caller gave a key.
 local function named_in(target, id)
-  return sub(target, 1, 1) == 'k' and quoted(id) or ''
+  return sub(target, 1, 1) == 'k' and quoted('i' .. id) or ''
+end
+
+-- The answer for a target with no entry that can be changed, in a word.
+local function word_of_none(one, target)
+  if one.member and is_gone(one.answer) then return SKIPPED end
+  local why = string.match(one.answer, '^unreadable (.*)$')
+  return why and 'unreadable' .. quoted('w' .. why) .. named_in(target, one.id) or one.answer
+end
+
+-- Change targets that look_for has read, and return the answer. All is decided before the first write: nothing is rolled
+-- back. judge(entry, place in targets) returns a word and details, or nil, if a newer change has overtaken the call; with
+-- details, apply(entry, place in targets, details) changes the entry, and may add to the word. begin(whether any changes)
+-- comes before the first write.
+local function change_each(call, targets, looked, judge, begin, apply)
+  local words, details, goes = {}, {}, false
+  for at, one in ipairs(looked) do
+    if one.entry then words[at], details[at] = judge(one.entry, at) else words[at] = word_of_none(one, targets[at]) end
+    if not words[at] then return nil, 'stale' end
+    goes = goes or details[at]
+  end
+  begin(goes)
+  for at, one in ipairs(looked) do
+    if details[at] then
+      words[at] = words[at] .. (apply(one.entry, at, details[at]) or '')
+    elseif not one.entry and is_gone(words[at]) then
+      fence(call, one.name)
+    end
+  end
+  return table.concat(words, ' ')
+end
+
+-- Whether it was changed, as a word: an earlier attempt may have delivered it as it was.
+local function done_to(entry)
+  return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
 end
 
 -- The state of an entry, as users see it: a due one that is held back is paused, wherever it waits.

@@ -1,21 +1,25 @@
---[[ edit: give entries that were not delivered yet another message, queue, key or tags; their ids and times stay.
+--[[ rewrite: give entries that were not delivered yet another message, queue, key or tags; their ids and times stay.
 
 change   a call: see prelude/call.lua
+flag     releases     1: deliver them now, each with a message that tells a worker when to run it; or 0
 filter   filter       the selection's filter, or empty: see prelude/targets.lua
 number   max_bytes    look at nothing more after so many bytes of records, > 0
 rows...    parts      of each, 1 to 100 of them:
          target       see prelude/entry.lua
          seen         number and last change, 13 bytes, of the record that the caller has read; or empty
-         header       the record's header
-         body         the record's part from the flags on; the task, and the late policy, unchanged
+         header       the record's header; of one to release with kind and destination unchanged
+         body         the record's part from the flags on; the task, and the late policy, unchanged; of one to release whole,
+                      with its key and tags unchanged
          template     the template that `body` shares, or empty
 
 Returns  the answer, a text with a word for each: done | uncertain (done, but an earlier attempt may have delivered it
-         with its old message) | unchanged (it was changed since the caller read it) | taken, or held, and an id: that
-         entry waits under the new key, or has left and holds it | in_flight | handed_over (or it was released) |
-         not_found | unreadable, and why | skipped (the selection no longer includes it) | again (it was not looked at)
+         with its old message) | unchanged (changed since the caller read it; or dead, and to release) | taken, or held:
+         another entry, h, waits under the new key; or has left, and holds it, until u | in_flight | handed_over (or it
+         was released) | not_found | unreadable | skipped (the selection no longer includes it) | again (it was not
+         looked at)
 Cost     O(log N + size of the record) each
-Keeps    an entry has one place, under its record's number; one under a lease stays
+Keeps    an entry has one place, under its record's number; one under a lease stays. A released one is not due before
+         its message has the time until which it waits, and does not wait behind another one
 ]]
 local targets, seen = {}, {}
 for at, part in ipairs(parts) do targets[at], seen[at] = part.target, part.seen end
@@ -25,34 +29,33 @@ return change(request, function(call)
   local looked = look_for(call, targets, filter, max_bytes, seen)
   if not looked then return nil, 'stale' end
 
+  local function key_in(body) return (extras_of_body(body) or NONE).key or nil end
+
   -- The key before, and the new one, if they differ.
   local function keys_of(entry, body)
-    local before = extras_of(entry.record, entry.header_end) or NONE
-    local key = (extras_of_body(body) or NONE).key or nil
-    if key ~= (before.key or nil) then return before.key, key end
+    local before, key = (extras_of(entry.record, entry.header_end) or NONE).key or nil, key_in(body)
+    if key ~= before then return before, key end
   end
 
-  -- Return the outcome for a target, in a word; or nil: a newer change under its new key has overtaken the call.
-  local function outcome_of(one, body)
-    local entry = one.entry
-    if not entry then
-      if one.member and is_gone(one.answer) then return SKIPPED end
-      local why = string.match(one.answer, '^unreadable (.*)$')
-      return why and 'unreadable' .. quoted(why) or one.answer
-    end
+  local function judge(entry, at)
     if is_released(entry.record, entry.header_end) then return 'handed_over' end
-    local _, key = keys_of(entry, body)
+    local old_key, key = keys_of(entry, parts[at].body)
+    -- To release, it must have the key that the caller has read.
+    if releases and (entry.place == keys.dead or old_key or key) then return 'unchanged' end
     if key and is_key_fenced(call, name_of_key(key)) then return nil end
     local holder = key and other_holder(key, entry.id)
     if holder then
       local ends = select(2, holder_of(key)) and redis.call('ZSCORE', keys.held, key)
-      return (ends and 'held' or 'taken') .. quoted(holder) .. (ends and ':' .. ends or '')
+      return (ends and 'held' or 'taken') .. quoted('h' .. holder) .. (ends and quoted('u' .. ends) or '')
     end
-    return entry.claim and entry.claim.uncertain and 'uncertain' or 'done'
+    return done_to(entry), parts[at]
   end
 
-  local function edit(entry, header, body, template)
+  local function rewrite(entry, _, part)
     local id, record, header_end, place, there = entry.id, entry.record, entry.header_end, entry.place, entry.there
+    local header, body, template = part.header, part.body, part.template
+    -- A released one does not wait for its key.
+    if releases and place == keys.behind and key_in(body) then body = without_key(body, 1 - FLAGS) end
     local before, extras = extras_of(record, header_end) or NONE, extras_of_body(body) or NONE
 
     -- A record that grows past SMALL gets the number next to its own, which no other record has. One that shrinks may
@@ -69,10 +72,14 @@ return change(request, function(call)
     local other_queue = other_kind or queue_of(record, header_end) ~= part_of(body, 1 - FLAGS, QUEUE, FORM)
     local old_key, key = keys_of(entry, body)
     local is_behind = place == keys.behind
-    local moves = lapsed or is_behind and old_key or not is_behind and other_queue and not is_dead(place)
+    local moves = releases or lapsed or is_behind and old_key or not is_behind and other_queue and not is_dead(place)
     local changes_kind = moves and other_kind
     local index, score, due = place, entry.score, due_text(record, header_end)
-    if is_behind and moves then due = whole(math.max(call.now, tonumber(due))) end
+    if releases then
+      due = whole(call.now)
+    elseif is_behind and moves then
+      due = whole(math.max(call.now, tonumber(due)))
+    end
     if moves then index, score = index_of(header), whole(tonumber(due)) end
     local where = not moves and there and sub(there, 1, -#member - 1) or '' -- the part before members there
 
@@ -90,9 +97,11 @@ return change(request, function(call)
     if moves and entry.claim then end_claim(id, entry.claim) end
     -- A scanner takes each entry of an index for one of its kind. Those in `refused` come back to the right index.
     if changes_kind then make_untidy() end
-    if index and (grows or moves) then
+    -- One to release comes after its record: due now with its old message, it would run too early.
+    local function enter()
       redis.call('ZADD', changes_kind and keys.refused or index, score, where .. member)
     end
+    if index and (grows or moves) and not releases then enter() end
     if changes_kind and place ~= keys.refused then redis.call('ZREM', place, there) end
     local tagged = {}
     for _, tag in ipairs(extras.tags) do
@@ -109,7 +118,8 @@ return change(request, function(call)
     local from = other_queue and counted_from(new_lanes(call.now_us), record, header_end, true)
     text = from and with_excuse(text, #header, from) or text
     redis.call('HSET', keys.records, id, text)
-    if past.kept then
+    if releases then enter() end
+    if past.kept and not releases then
       note_event('e', call.now, told_by(text, #header, id, extras.key))
     end
     if lapsed and not old_key then take_key(text, #header, id) end
@@ -136,20 +146,10 @@ return change(request, function(call)
     if moves then wake_for(tonumber(score), call.now, call.promise) end
   end
 
-  local words, goes = {}, false
-  for at, one in ipairs(looked) do
-    words[at] = outcome_of(one, parts[at].body)
-    if not words[at] then return nil, 'stale' end
-    goes = goes or words[at] == 'done' or words[at] == 'uncertain'
+  local function begin(goes)
+    -- It changes nothing, but a full Redis refuses it, and may do so only before the first write.
+    if goes then redis.call('ZADD', keys.due, 'XX', 0, '') else allow_when_full(keys.records) end
   end
-  -- It changes nothing, but a full Redis refuses it, and may do so only before the first write.
-  if goes then redis.call('ZADD', keys.due, 'XX', 0, '') else allow_when_full(keys.records) end
-  for at, one in ipairs(looked) do
-    if words[at] == 'done' or words[at] == 'uncertain' then
-      edit(one.entry, parts[at].header, parts[at].body, parts[at].template)
-    elseif not one.member and is_gone(words[at]) then
-      fence(call, one.name)
-    end
-  end
-  return table.concat(words, ' ')
+
+  return change_each(call, targets, looked, judge, begin, rewrite)
 end)
