@@ -164,6 +164,11 @@ class Operation:
     # The methods of ``DelayQ`` that run it, with a call of each for a task's id.
     face: Mapping[str, Call] = field(default_factory=lambda: MappingProxyType({}))
     cli: tuple[str, ...] = ()  # its lines after ``celery delayq``
+    step: str = ""  # as errors name it, if not by its script
+
+    @property
+    def name(self) -> str:
+        return self.step or self.script
 
 
 def _schedule(delayq: DelayQ, task_id: str) -> object:
@@ -401,6 +406,7 @@ OPERATIONS = (
         Outcome.DONE,
         face={"edit": lambda delayq, task_id: delayq.edit(task_id, priority=3)},
         cli=("edit {id} --priority 3", "edit --queue a --new-queue b --add-tag c --yes"),
+        step="edit",
     ),
     writes(
         "free",
@@ -419,6 +425,7 @@ OPERATIONS = (
         _released,
         [Outcome.DONE],
         cli=("release --all --yes", "release --tag a --dry-run"),
+        step="release",
     ),
     reads(
         "find",
@@ -604,7 +611,7 @@ def dumped(task_id: str) -> list[dict[str, object]]:
 FACES = [(one, name) for one in OPERATIONS for name in one.face]
 LINES = [line for one in OPERATIONS for line in one.cli]
 
-each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.script)
+each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
 each_face = pytest.mark.parametrize(
     ("operation", "method"), FACES, ids=[method for _, method in FACES]
 )

@@ -17,7 +17,7 @@ def test_a_full_redis_refuses_only_what_takes_more_memory(on_spoilt, operation):
     before = store.snapshot()
     store.raw.config_set("maxmemory", 1)
     if operation.refused_when_full:
-        with pytest.raises(StoreFull, match=rf"^{operation.script} failed: .*maxmemory"):
+        with pytest.raises(StoreFull, match=rf"^{operation.name} failed: .*maxmemory"):
             operation.take(on_spoilt)
         store.raw.config_set("maxmemory", 0)
         assert store.snapshot() == before

@@ -26,7 +26,7 @@ def kept_out(operation, level):
 
 
 @pytest.mark.parametrize("level", [1, 2, 3, 4])
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.script)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
 def test_a_step_is_kept_out_and_nothing_is_written(store, operation, level):
     ready, before = closed(store, level)
     if not kept_out(operation, level):
