@@ -59,7 +59,8 @@ class DelayQError(Exception):
 
     A class declares its values: annotated attributes, in the order of its arguments. ``args`` are
     the values, and ``str()`` makes the message from them. So an error that was pickled by a pool
-    process, or stored in a result backend, has the same message.
+    process, or stored in a result backend, has the same message. A class that declares none takes a
+    message, as any exception does.
 
     ``so_far``: the items that a ``schedule_many`` scheduled before this ended it; the slice in
     which it failed is scheduled whole or not at all. For a selection, the count of tasks done.
@@ -72,6 +73,9 @@ class DelayQError(Exception):
         cls._values = (*dict.fromkeys((*cls._values, *cls.__annotations__)),)
 
     def __init__(self, *values: Any, **named: Any) -> None:
+        if not self._values:
+            super().__init__(*values, **named)
+            return
         given = {**dict(zip(self._values, values, strict=False)), **named}
         missing = [name for name in self._values if name not in given]
         given.update((name, getattr(self, name)) for name in missing if hasattr(self, name))

@@ -48,7 +48,7 @@ def ctrl_c(between, sigint):
         (["cancel"], "cancel", "2 tasks cancelled"),
         (["reschedule", "by:+1h"], "reschedule", "2 tasks rescheduled"),
         (["run-now"], "reschedule", "2 tasks due now"),
-        (["release"], "release", f"2 tasks released; {GOES}, or run this command again"),
+        (["release"], "rewrite", f"2 tasks released; {GOES}, or run this command again"),
     ],
     ids=["cancel", "reschedule", "run-now", "release"],
 )

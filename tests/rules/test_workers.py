@@ -8,7 +8,7 @@ from itertools import pairwise, takewhile
 
 import pytest
 
-from celery_delayq.contrib.rules import TASK
+from celery_delayq.contrib.rule_store import TASK
 from celery_delayq.contrib.rules.step import REST, SKIPPED
 from celery_delayq.core.store import What
 from tests.rules.support import now

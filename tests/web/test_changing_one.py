@@ -214,7 +214,7 @@ def test_a_task_that_is_being_published_is_not_changed(delayq_app, url, browse):
 
 def test_a_change_while_redis_is_away_can_be_sent_again(browser, task, go_away):
     path = form_of(browser)
-    go_away("edit")
+    go_away("rewrite")
     page = browser.post(path, **EDIT)
     assert page.status == 503
     form = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page.html))
