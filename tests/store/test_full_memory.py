@@ -11,7 +11,7 @@ from celery_delayq.core.store.changes import Move, Removal, Rewrite
 from celery_delayq.core.store.record import NewRecord
 from celery_delayq.errors import AlreadyScheduled, StoreFull
 from tests.store import requests
-from tests.store.support import FAR_MS, NOW_MS, new_record
+from tests.store.support import FAR_MS, NOW_MS, edited, new_record
 
 
 @pytest.fixture
@@ -139,6 +139,18 @@ def test_an_edit_is_told_why_not_and_one_that_is_refused_changes_nothing(store):
         is Outcome.NOT_FOUND
     )
     assert b'"old"' in store.entries.find("a").message
+
+
+@pytest.mark.parametrize(("step", "releases"), [("edit", False), ("release", True)])
+def test_an_error_of_a_rewrite_made_anew_names_what_the_user_did(store, step, releases):
+    """A result backend makes an error anew from its ``args``."""
+    store.schedule("a", FAR_MS)
+    entry = store.entries.find("a")
+    fill(store)
+    with pytest.raises(StoreFull) as caught:
+        store.entries.change("a", Rewrite(entry.record, edited(entry, "new"), releases))
+    for error in (caught.value, StoreFull(*caught.value.args)):
+        assert (error.step, str(error).partition(":")[0]) == (step, f"{step} failed")
 
 
 def test_generations_are_turned_there_as_well(store):

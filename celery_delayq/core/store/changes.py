@@ -215,6 +215,7 @@ def rewritten(
     except StoreError as error:
         if error.step == "rewrite":
             error.step = "release" if first.releases else "edit"
+            error.args = (error.step, *error.args[1:])  # a result backend makes it anew from these
         raise
     words = (word.split(b":") for word in text.split(b" "))
     return [_read(shard, what, who, word) for (who, what), word in zip(parts, words, strict=True)]

@@ -1,4 +1,4 @@
---[[ rewrite: give entries that were not delivered yet another message, queue, key or tags; their ids and times stay.
+--[[ rewrite: give waiting entries another message, queue, key or tags, under their ids; release delivers them at once.
 
 change   a call: see prelude/call.lua
 flag     releases     1: deliver them now, each with a message that tells a worker when to run it; or 0
