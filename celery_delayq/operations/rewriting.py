@@ -67,7 +67,10 @@ class Rewriting(Generic[SomeTally]):
             again = []
             for some in self._batches(shard, left, tally):
                 parts = [
-                    (target_of_member(met.member), self._rewrite(seen, new))
+                    (
+                        target_of_member(met.member),
+                        Rewrite(seen, new, self.releases, chosen=self._chosen.text),
+                    )
                     for met, seen, new in some
                 ]
                 with part_of(self._bulk):
@@ -84,9 +87,6 @@ class Rewriting(Generic[SomeTally]):
                 raise StoreUnavailable(
                     self.name, "other processes keep changing the same tasks", False
                 )
-
-    def _rewrite(self, seen: Record, new: NewRecord) -> Rewrite:
-        return Rewrite(seen, new, self.releases, chosen=self._chosen.text)
 
     def _batches(
         self, shard: Shard, members: Sequence[bytes], tally: SomeTally

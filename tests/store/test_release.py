@@ -12,6 +12,7 @@ from celery_delayq.core.store.keys import target_of_member
 from celery_delayq.core.store.record import Extras, header_for
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 from tests.store.test_aborted import Case, StoppableStore, stop_at
+from tests.store.test_history import with_history
 from tests.store.test_telling import listen, scanner
 
 __all__ = ["listen", "scanner"]
@@ -85,6 +86,23 @@ def test_an_entry_that_a_selection_no_longer_matches_stays(store):
 
     assert found == [Outcome.DONE, None, None, None]
     assert store.entries.find("anew").due_ms == store.entries.find("other").due_ms == FAR_MS
+
+
+def test_an_entry_that_lost_its_key_since_it_was_read_stays_without_it(store):
+    claims = store.at("leased", "a", extras=Extras("key"))
+    part = part_of(store, "a")
+    store.schedule("other", FAR_MS, extras=Extras("key"))
+    store.steps().nack("unsent", claims)
+    assert release(store, part) == [Outcome.UNCHANGED]
+    assert store.entries.find("a").extras.key == ""
+    store.check()
+
+
+def test_the_history_calls_it_no_edit(store):
+    with_history(store)
+    store.schedule("a", FAR_MS)
+    release(store, part_of(store, "a"))
+    assert [one.what.value for one in store.entries.history(10)] == ["scheduled"]
 
 
 def test_a_call_leaves_an_entry_beyond_its_bound_of_bytes_unchanged(store, limits):
