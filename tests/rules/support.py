@@ -50,6 +50,16 @@ def wake(redis, *names):
             redis.zadd(ahead, {name: 0}, xx=True)
 
 
+def about_an_hour(redis):
+    """An interval of 60 to 89 minutes whose last slot was 2 to 50 minutes ago.
+
+    Slots of an interval are counted from 1970, so tests that go back to the last slot have time
+    until the next one, whatever the minute is.
+    """
+    minute = redis_ms(redis) // 60_000
+    return next(timedelta(minutes=long) for long in range(60, 90) if 2 <= minute % long <= 50)
+
+
 def set_back(delayq, redis, name, **ago):
     """Let a rule's last slot be so long ago, as if no scanner had run since; its runs are gone."""
     delayq.select(tag=f"every:{name}").cancel()

@@ -14,6 +14,7 @@ from tests.rules.support import (
     DAILY,
     HOUR,
     NEW_YEAR,
+    about_an_hour,
     every,
     now,
     runs,
@@ -81,7 +82,7 @@ def test_the_next_run_can_be_skipped_and_one_more_made(delayq, report, redis):
 
 
 def test_the_last_run_and_what_became_of_it(delayq, report, redis):
-    rule = every(delayq, "r", report.s(7), HOUR, jitter=60)
+    rule = every(delayq, "r", report.s(7), about_an_hour(redis), jitter=60)
     assert rule.last_run() is None
     set_back(delayq, redis, "r", hours=1)
     set_fields(redis, "r", **{"from": lambda ms: str(int(ms) - 2 * 3_600_000)})

@@ -16,6 +16,7 @@ from tests.rules.support import (
     DAILY,
     HOUR,
     NEW_YEAR,
+    about_an_hour,
     every,
     now,
     runs,
@@ -98,7 +99,7 @@ def test_a_run_that_a_user_edited_stays(delayq, rule):
 
 
 def test_a_cancelled_run_is_left_out_and_the_next_one_comes(delayq, report, redis):
-    rule = every(delayq, "r", report.s(7), HOUR)
+    rule = every(delayq, "r", report.s(7), about_an_hour(redis))
     [task] = delayq.tasks()
     delayq.cancel(task.id)
     write(delayq)
