@@ -148,7 +148,8 @@ def test_released_it_goes(store, shard_steps, size):
     outcome, _ = store.entries.change("b", Rewrite(entry.record, new, releases=True))
     assert outcome is Outcome.DONE
     assert store.places("b") == ["due"]
-    assert find(store.shard, "b").extras.key == ""
+    released = find(store.shard, "b")
+    assert (released.extras.key, released.record.labels) == ("", entry.record.labels)
     assert shard_steps.hand_over().handed_over == 1
     assert ends(store) == END_MS
     store.check()

@@ -169,6 +169,18 @@ def test_an_error_says_its_sentence():
         assert str(error) == sentence
 
 
+@pytest.mark.parametrize(
+    ("values", "named"), [((1, 2, 3, 4), {}), ((1,), {}), ((1, 2, 3), {"other": 4})]
+)
+def test_an_error_takes_the_values_that_its_class_declares(values, named):
+    with pytest.raises(TypeError, match=r"^InvalidOption takes name, value, expected$"):
+        errors.InvalidOption(*values, **named)
+
+
+def test_an_error_without_values_takes_a_message():
+    assert str(DelayQError("a message")) == "a message"
+
+
 def all_errors():
     """Every error of this package, in any module."""
     for module in pkgutil.walk_packages(celery_delayq.__path__, "celery_delayq."):
