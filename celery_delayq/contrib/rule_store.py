@@ -25,8 +25,7 @@ from ..core.store import NewEntry
 from ..core.store.calls import Shard
 from ..core.store.entries import Entries
 from ..core.store.keys import shard_of
-from ..core.store.record import FORMAT
-from ..core.store.values import time_in
+from ..core.store.record import FORMAT, time_in
 from ..core.tasks.changing import withdraw
 from ..core.tasks.scheduled_task import ScheduledTask
 from ..core.tasks.selection import select

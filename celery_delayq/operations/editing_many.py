@@ -8,10 +8,10 @@ from dataclasses import replace
 from ..core.errors import NotATask, UnreadableRecord
 from ..core.message.headers import LAUNCH, warn_of_expiry
 from ..core.services import Services
-from ..core.store import Filter, Match, Shard, State
+from ..core.store import Filter, Match, Shard
+from ..core.store.lookup import entry_of
 from ..core.store.record import NewRecord, Record
 from ..core.store.selection import peek
-from ..core.store.values import entry_of
 from ..core.tasks.selection import Tally
 from .edits import CANVAS, Edit, edited
 from .rewriting import Rewriting
@@ -40,7 +40,7 @@ class EditMany(Rewriting[Tally]):
         if not self._changes.has_message:
             return
         for met in peek(shard, replace(self._chosen, tasks=(LAUNCH,)), members):
-            raise NotATask("task", _id_of(met), CANVAS)
+            raise NotATask("task", met.task_id, CANVAS)
 
     def step(self, shard: Shard, members: Sequence[bytes], tally: Tally) -> None:
         self._made.clear()
@@ -55,7 +55,7 @@ class EditMany(Rewriting[Tally]):
         if met.record.is_released:
             return None
         try:
-            entry = entry_of(_id_of(met), State.SCHEDULED, met.record, met.template)
+            entry = entry_of(met.task_id, met.facts, met.record, met.template)
             new, expires = edited(self._services, entry, self._changes)
         except UnreadableRecord:
             tally.unreadable += 1
@@ -64,9 +64,5 @@ class EditMany(Rewriting[Tally]):
         return new
 
     def done(self, met: Match, seen: Record, tally: Tally) -> None:  # noqa: ARG002
-        self._services.hooks.edited(_id_of(met))
+        self._services.hooks.edited(met.task_id)
         self._edited.append(self._made[met.member])
-
-
-def _id_of(met: Match) -> str:
-    return met.member[6:].decode(errors="replace")

@@ -20,9 +20,9 @@ from ..core.leaves import LEAVES, leaf
 from ..core.message.headers import LAUNCH
 from ..core.services import Services
 from ..core.store import Filter, Match, Shard, label_of
+from ..core.store.lookup import entry_of
 from ..core.store.record import NewRecord, Record
 from ..core.store.selection import peek
-from ..core.store.values import State, entry_of
 from ..core.tasks.selection import Count, Tally
 from .draft import Draft
 from .rewriting import Rewriting
@@ -131,8 +131,7 @@ class Release(Rewriting[ReleaseTally]):
         self._note(met, seen, tally)
 
     def _new_record(self, met: Match, record: Record) -> NewRecord:
-        task_id = met.member[6:].decode(errors="replace")
-        entry = entry_of(task_id, State.SCHEDULED, record, met.template)
+        entry = entry_of(met.task_id, met.facts, record, met.template)
         draft = Draft(entry.message, record, self._services.app)
         if draft.is_v1 and not draft.is_readable:
             raise ValueError("its body cannot be decoded, or may not be")
@@ -140,7 +139,7 @@ class Release(Rewriting[ReleaseTally]):
         grace_ms = entry.extras.grace_ms
         if grace_ms is not None:
             # Celery has no grace period, but it does not run expired tasks either.
-            last = from_ms(max(entry.due_ms, met.late_from_ms or 0) + grace_ms)
+            last = from_ms(max(entry.due_ms, met.facts.late_from_ms or 0) + grace_ms)
             expires = draft.expires
             if expires is None or celery_time(expires) > last:
                 draft.set_expiry(last)
@@ -148,11 +147,10 @@ class Release(Rewriting[ReleaseTally]):
 
     def _is_run(self, met: Match, record: Record) -> bool:
         """Whether a recurring rule has written a task: such a run has a UUID of version 5 as id."""
-        task_id = met.member[6:].decode(errors="replace")
-        if task_id[14:15] != "5" or "rules" not in LEAVES:
+        if met.task_id[14:15] != "5" or "rules" not in LEAVES:
             return False
-        tags = entry_of(task_id, State.SCHEDULED, record, met.template).extras.tags
-        return bool(leaf("rules").is_run(task_id, tags))
+        tags = entry_of(met.task_id, met.facts, record, met.template).extras.tags
+        return bool(leaf("rules").is_run(met.task_id, tags))
 
     def _note(self, met: Match, record: Record, tally: ReleaseTally) -> None:
         tally.canvases += record.task_label == _CANVAS

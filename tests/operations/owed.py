@@ -97,7 +97,7 @@ KEEPS = {
         "due_ms": _DUE,
         "message's delayq_due": _DUE,
         "message's expires": "it is relative to the due time",
-        **dict.fromkeys(("place", "when_ms", "refusals", "error"), _AGAIN),
+        **dict.fromkeys(("place", "next_try_ms", "refusals", "error"), _AGAIN),
     },
     "release": {
         "changed_us": _CHANGE,
@@ -105,7 +105,7 @@ KEEPS = {
         **dict.fromkeys(("flags", "is_released"), _SENT),
         "expires_ms": _RELATIVE,
         **dict.fromkeys(("grace_ms", "excused_ms"), _WORKER),
-        **dict.fromkeys(("place", "when_ms", "refusals", "error"), _AGAIN),
+        **dict.fromkeys(("place", "next_try_ms", "refusals", "error"), _AGAIN),
     },
     "undo": {
         "changed_us": _CHANGE,

@@ -12,9 +12,10 @@ from dataclasses import fields, replace
 import pytest
 
 from celery_delayq import Outcome
-from celery_delayq.contrib.care.dumps import Kept, dump
+from celery_delayq.contrib.care.dumps import dump
 from celery_delayq.contrib.care.resharding import Resharding
 from celery_delayq.core.store import Keys
+from celery_delayq.core.store.lookup import Facts
 from celery_delayq.core.store.record import Extras, Record
 from celery_delayq.core.store.scripts import prelude
 from tests.app.support import FAR, LONG_AGO
@@ -37,7 +38,12 @@ SET_LATER = {"excused_ms": 1_700_000_000_000, "others": (b"\xffof a later releas
 # An edit or a release of one that was released is refused.
 CHANGED, ENTRIES = ("waiting", "refused"), ("waiting", "refused", "released")
 
-OF_STORE = [one.name for one in fields(Kept) if one.name not in ("record", "template")]
+#: Facts that no waiting entry has, and what the record has or others are told.
+OF_OTHERS = {
+    *("word", "header_end", "due_ms", "since_ms", "paused_by", "behind", "behind_until_ms"),
+    *("late_from_ms", "why"),
+}
+OF_STORE = [one.name for one in fields(Facts) if one.name not in OF_OTHERS]
 #: A record's properties that are data: not how it is stored, and not its extras.
 OF_RECORD = [
     name
@@ -53,7 +59,9 @@ def data_of(kept):
     parts = (message.pop("headers"), message.pop("properties"), message)
     return {
         **{f"message's {name}": value for part in parts for name, value in part.items()},
-        **{name: getattr(kept, name) for name in OF_STORE},
+        "id": kept.task_id,
+        "place": kept.place,
+        **{name: getattr(kept.facts, name) for name in OF_STORE},
         **{name: getattr(kept.record, name) for name in OF_RECORD},
         **{name: getattr(kept.record.extras, name) for name in OF_EXTRAS},
     }

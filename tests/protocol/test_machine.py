@@ -235,7 +235,9 @@ class Machine(RuleBasedStateMachine):
                 continue
             assert (entry.state, entry.due_ms) == (STATES[task.place], task.due_ms)
             # For a list, Redis gives the reason, in words that differ between versions.
-            reason = "refused by its list" if "wrong kind" in entry.reason else entry.reason
+            reason = (
+                "refused by its list" if "wrong kind" in entry.facts.error else entry.facts.error
+            )
             assert task.place != DEAD or reason == task.reason
 
     @invariant()

@@ -282,7 +282,7 @@ def test_it_leaves_after_the_holder_and_not_before(store, shard_steps, hold, sec
 def test_it_looks_again_at_a_holder_that_waits(store, shard_steps):
     store.set_ms(END_MS)
     assert shard_steps.hand_over().back == END_MS + LOOK_MS
-    assert find(store.shard, KEY).behind == "a"
+    assert find(store.shard, KEY).facts.behind == "a"
 
 
 @pytest.mark.usefixtures("put_off")

@@ -38,10 +38,10 @@ __all__ = ["hold", "second", "shard_steps"]
 @pytest.mark.usefixtures("second")
 def test_the_key_shows_both_until_it_comes_forward(store, hold):
     entry = find(store.shard, KEY)
-    assert (entry.task_id, entry.behind, entry.state) == ("b", "a", State.SCHEDULED)
-    assert find(store.shard, "b").behind == "a"
+    assert (entry.task_id, entry.facts.behind, entry.state) == ("b", "a", State.SCHEDULED)
+    assert find(store.shard, "b").facts.behind == "a"
     say(store, hold)
-    assert find(store.shard, KEY).behind == ""
+    assert find(store.shard, KEY).facts.behind == ""
 
 
 @pytest.mark.usefixtures("hold")
@@ -51,7 +51,11 @@ def test_lists_have_it_in_due_order(store, tag):
         store.schedule(task_id, due_ms, extras=Extras(tags=("x",)))
     behind(store, extras=Extras("k", ("x",)))
     listed = [*store.entries.waiting(0, FAR_MS)]
-    assert [(one.task_id, one.behind) for one in listed] == [("x1", ""), ("b", "a"), ("x2", "")]
+    assert [(one.task_id, one.facts.behind) for one in listed] == [
+        ("x1", ""),
+        ("b", "a"),
+        ("x2", ""),
+    ]
     backwards = [*store.entries.waiting(0, FAR_MS, newest_first=True)]
     assert backwards == listed[::-1]
 
@@ -83,7 +87,7 @@ def selected(store, state):
         entry.task_id
         for members in store.pages(chosen)
         for _, entry in read(store.shard, chosen, members)
-        if entry.behind == "a"
+        if entry.facts.behind == "a"
     ]
 
 
@@ -255,7 +259,7 @@ def test_a_lost_record_leaves_nothing_after_a_repair(store):
 def test_an_unreadable_one_stays_while_another_one_waits_behind_the_holder(store, conflict):
     store.raw.hset(store.keys["records"], "b", b"?")
     schedule(store, "c", conflict=conflict)
-    assert find(store.shard, "c").behind == "a"
+    assert find(store.shard, "c").facts.behind == "a"
     assert store.raw.hget(store.keys["records"], "b") == b"?"
 
 

@@ -257,7 +257,7 @@ def test_the_last_refusal_sets_aside_with_the_reason(store, shard_steps):
     store.schedule_relayed("a", NOW_MS - 5, share=True)
     assert shard_steps.nack("dead", shard_steps.claim(1).entries, reason="é: NO_ROUTE") == 1
     entry = store.entries.find("a")
-    assert (entry.state, entry.reason, entry.due_ms) == (State.DEAD, "é: NO_ROUTE", NOW_MS - 5)
+    assert (entry.state, entry.facts.error, entry.due_ms) == (State.DEAD, "é: NO_ROUTE", NOW_MS - 5)
     assert store.places("a") == ["dead"]
     assert shard_steps.claim(1).entries == []
     store.check()

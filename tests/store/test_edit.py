@@ -122,7 +122,7 @@ def test_an_edited_entry_stays_in_its_place_with_its_time_and_error(store, place
         index, time = "relay", NOW_MS
     after = store.entries.find("a")
     assert (store.places("a"), store.score(index, "a")) == ([index], time)
-    assert after.reason == before.reason
+    assert after.facts.error == before.facts.error
     assert after.state is before.state or place == "lapsed"
     assert list(check(store.entries)) == []
     store.check()

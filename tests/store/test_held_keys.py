@@ -295,11 +295,11 @@ def test_its_successor_waits_until_the_run_ends_whatever_the_scanner_learns(
     shard_steps.ack(claimed)
     assert ends(store) == END_MS
     assert not is_free(store)
-    assert store.entries.find("a").behind == ("a" if extras.key == "k" else "")
+    assert store.entries.find("a").facts.behind == ("a" if extras.key == "k" else "")
 
     say(store, entry.hold)
     store.check()
-    assert store.entries.find("a").behind == ""
+    assert store.entries.find("a").facts.behind == ""
     assert is_free(store) is (extras.key != "k")
 
 

@@ -239,9 +239,13 @@ def test_an_entry_tells_its_state_and_what_went_wrong(store):
     for task_id, entry in found.items():
         assert entry == store.entries.find(task_id)
     refused, parked = found["refused0"], found["parked0.0"]
-    assert (refused.state, refused.attempts, refused.reason) == (State.SCHEDULED, 1, "NO")
-    assert refused.next_try_ms == NOW_MS + 60_000
-    assert (parked.state, parked.next_try_ms) == (State.PAUSED, None)
+    assert (refused.state, refused.facts.attempts, refused.facts.error) == (
+        State.SCHEDULED,
+        1,
+        "NO",
+    )
+    assert refused.facts.next_try_ms == NOW_MS + 60_000
+    assert (parked.state, parked.facts.next_try_ms) == (State.PAUSED, None)
 
 
 @pytest.mark.parametrize("paused", [False, True], ids=["waits", "parked"])
@@ -258,7 +262,8 @@ def test_an_entry_that_waits_again_after_its_next_try_shows_its_last_error(store
 
     [entry] = [one for one in page(store) if one.task_id == "a"]
 
-    assert (entry.attempts, entry.reason, entry.next_try_ms) == (2, "NO", None)
+    facts = entry.facts
+    assert (facts.attempts, facts.error, facts.next_try_ms) == (2, "NO", None)
     assert entry.state is (State.PAUSED if paused else State.SCHEDULED)
     assert replace(entry, cursor="") == store.entries.find("a")
 

@@ -69,9 +69,9 @@ def test_each_wait_is_twice_as_long_and_after_the_limit_it_is_dead(spoilt, shard
         spoilt.set_ms(now)
     assert waits == WAITS_S
     entry = spoilt.entries.find("bad")
-    assert entry.reason.startswith("taken: ")
-    assert (seen.dead, seen.refused) == ([("bad", entry.reason)], [])
-    assert (entry.attempts, entry.since_ms) == (8, NOW_MS + 1000 * sum(WAITS_S))
+    assert entry.facts.error.startswith("taken: ")
+    assert (seen.dead, seen.refused) == ([("bad", entry.facts.error)], [])
+    assert (entry.facts.attempts, entry.facts.since_ms) == (8, NOW_MS + 1000 * sum(WAITS_S))
     assert spoilt.places("bad") == ["dead"]
     spoilt.check()
 
@@ -106,8 +106,12 @@ def test_without_the_right_to_its_list_it_is_never_dead_and_waits_longer_each_ti
 def test_why_how_often_and_when_again_is_known(spoilt, refusing):
     [(reason, _)] = refusing.refused
     entry = spoilt.entries.find("bad")
-    assert (entry.reason, entry.attempts, entry.next_try_ms) == (reason, 1, NOW_MS + 2000)
-    assert entry.since_ms is None
+    assert (entry.facts.error, entry.facts.attempts, entry.facts.next_try_ms) == (
+        reason,
+        1,
+        NOW_MS + 2000,
+    )
+    assert entry.facts.since_ms is None
     counts = spoilt.entries.counts()
     assert (counts.scheduled, counts.overdue, counts.refused) == (1, 1, 1)
 
@@ -225,7 +229,7 @@ def test_a_score_that_is_no_time_is_shown_as_the_last_that_a_calendar_has(spoilt
     spoilt.raw.zadd(spoilt.keys["refused"], {member: score})
     (listed,) = spoilt.entries.waiting(0, FAR_MS)
     ((_, chosen),) = selection.read(spoilt.shard, Filter(), [member])
-    assert {listed.next_try_ms, chosen.next_try_ms} == {LAST_MS}
+    assert {listed.facts.next_try_ms, chosen.facts.next_try_ms} == {LAST_MS}
 
 
 @pytest.mark.usefixtures("refusing")

@@ -264,7 +264,7 @@ def test_an_entry_that_had_failed_is_dead_with_its_reason(store, index):
     assert repair(store) == {("record_without_place", "a"): "dead"}
     assert index == "refused" or store.snapshot() == before
     found = store.entries.find("a")
-    assert (found.state, found.reason) == (State.DEAD, "NO_ROUTE")
+    assert (found.state, found.facts.error) == (State.DEAD, "NO_ROUTE")
     assert drain(store) == []
     assert store.reschedule("a", When("at", 0), mode="retry")[0] is Outcome.DONE
     assert drain(store) == [("a", False)]
@@ -278,7 +278,7 @@ def test_an_entry_that_may_have_left_is_dead_and_says_so(store):
     (became,) = repaired(store, list(check(store.entries)))
     says = "it had lost its place, and may have left"
     assert (became.what, became.reason) == ("dead", says)
-    assert store.entries.find("a").reason == says
+    assert store.entries.find("a").facts.error == says
     assert drain(store) == [("a", False)]  # the entry that had left
 
 

@@ -154,7 +154,7 @@ def test_a_dead_entry_can_be_brought_back(store):
     store.at("dead", due_ms=NOW_MS - 5)
     assert store.reschedule("a", When("by", 10)) == (Outcome.DONE, NOW_MS + 5)
     entry = store.entries.find("a")
-    assert (entry.state, entry.reason) == (State.SCHEDULED, "")
+    assert (entry.state, entry.facts.error) == (State.SCHEDULED, "")
     assert store.raw.hget(store.keys["errors"], "a") is None
     assert store.places("a") == ["relay"]
     store.check()

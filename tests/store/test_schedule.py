@@ -192,7 +192,7 @@ def test_nothing_of_a_dead_ghost_clings_to_a_new_entry_of_its_id(store):
     assert store.places("a") == ["dead"]
     store.schedule("a", FAR_MS)
     entry = store.entries.find("a")
-    assert (entry.due_ms, entry.state, entry.reason) == (FAR_MS, State.SCHEDULED, "")
+    assert (entry.due_ms, entry.state, entry.facts.error) == (FAR_MS, State.SCHEDULED, "")
     assert store.reschedule("a", When("by", 1)) == (Outcome.DONE, FAR_MS + 1)
 
 

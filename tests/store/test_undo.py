@@ -24,7 +24,7 @@ def kept(store):
     """The store's data of each entry, without its place in the order, last change and excuse."""
     found = {}
     for each in dumps.dump(store.entries):
-        facts = vars(each) | {"message": each.message, "record": None, "template": None}
+        facts = vars(each.facts) | {"message": each.message}
         record = each.record
         extras = dataclasses.asdict(record.extras) | {"excused_ms": 0}
         found[each.task_id] = (
@@ -88,8 +88,8 @@ def test_a_cancelled_entry_comes_back_as_it_was(store, state, remains):
 
     after = kept(store)
     for facts, *_ in (*before.values(), *after.values()):
-        if facts["place"] == "paused":
-            facts["place"] = "waiting"  # the next scanner parks it
+        if facts["word"] == "paused":
+            facts["word"] = "waiting"  # the next scanner parks it
     assert told == f"done:{before['a'][2]}"
     assert after == before
     has_failed = state in ("refused", "dead", "dead and removed")
@@ -101,7 +101,7 @@ def test_a_cancelled_entry_comes_back_as_it_was(store, state, remains):
 def test_an_entry_behind_another_stands_there_again(store):
     second(SimpleNamespace(store=store, steps=store.steps()))
     before = kept(store)
-    assert before["second"][0]["place"] == "behind"
+    assert before["second"][0]["word"] == "behind"
     cancel(store, "second")
 
     assert undone(store, "second").startswith("done:")
@@ -117,7 +117,7 @@ def test_an_entry_that_may_have_been_delivered_comes_back_marked(store):
     assert undone(store, "a").startswith("done:")
 
     facts, *_ = kept(store)["a"]
-    assert (facts["place"], facts["attempts"], facts["uncertain"]) == ("waiting", 1, True)
+    assert (facts["word"], facts["attempts"], facts["is_uncertain"]) == ("waiting", 1, True)
     store.check()
 
 

@@ -445,7 +445,7 @@ def test_an_entry_that_runs_now_is_not_paused(store):
     put(store, "a", FAR_MS)
     store.entries.change("a", Move(mode="now"))
     assert told_in(store) == (State.SCHEDULED, (1, 1, 0))
-    assert store.entries.find("a").paused_by == ""
+    assert store.entries.find("a").facts.paused_by == ""
 
 
 @each_way
@@ -464,17 +464,17 @@ def test_a_selection_of_the_paused_cancels_what_no_scanner_has_met(store, relaye
 def test_before_it_is_due_an_entry_says_what_of_it_is_paused(store):
     put(store, "a", FAR_MS)
     put(store, "b", FAR_MS, queue="other")
-    assert store.entries.find("a").paused_by == ""
+    assert store.entries.find("a").facts.paused_by == ""
     store.entries.pause(MAIL, "mail")
     store.entries.pause(TASK, "t")
-    assert store.entries.find("a").paused_by == "qt"
-    assert [one.paused_by for one in store.entries.waiting(0, FAR_MS + 1)] == ["qt", "t"]
+    assert store.entries.find("a").facts.paused_by == "qt"
+    assert [one.facts.paused_by for one in store.entries.waiting(0, FAR_MS + 1)] == ["qt", "t"]
     store.entries.pause(ALL, "")
     store.entries.resume(MAIL)
     chosen = Filter(queues=("mail",))
     [members] = store.pages(chosen)
     [(_, entry)] = selection.read(store.shard, chosen, members)
-    assert (entry.state, entry.paused_by) == (State.SCHEDULED, "*t")
+    assert (entry.state, entry.facts.paused_by) == (State.SCHEDULED, "*t")
 
 
 def test_a_long_backlog_of_the_paused_is_found_whole(store):

@@ -131,7 +131,7 @@ def _first(services: Services) -> Line:
 
 def _line_of(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
     if not kept.is_readable:
-        return _raw(kept, kept.error)
+        return _raw(kept, kept.facts.why or kept.facts.error)
     try:
         line = _described(kept, broker, queues)
         # A bad line would end a load, so an entry that no load could take is dumped as stored.
@@ -144,7 +144,8 @@ def _line_of(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
 
 
 def _described(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
-    record, extras, place = kept.record, kept.record.extras, kept.place
+    record, extras, place, facts = kept.record, kept.record.extras, kept.place, kept.facts
+    is_leased = place == "in_flight"
     message = _checked("message", json.loads(kept.message))
     message["headers"].pop(DUE_HEADER, None)  # the line has the due time
     route = _checked("route", _route_of(kept, message, broker))
@@ -156,7 +157,7 @@ def _described(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
         scheduled_us=record.created_us,
         **_names_of(kept, message, route, queues),
         key=extras.key,
-        holds_key=kept.is_named,
+        holds_key=facts.has_key,
         unique_ms=extras.unique_ms,
         until_finished=extras.is_until_finished,
         tags=list(extras.tags),
@@ -166,12 +167,13 @@ def _described(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
         expires_after_ms=record.expires_ms,
         run_now=bool(record.flags & RUN_NOW),
         released=bool(record.flags & RELEASED),
-        attempts=kept.attempts,
-        refusals=kept.refusals,
-        may_be_delivered=kept.uncertain,
-        next_try_ms=kept.when_ms if place == "refused" else None,
-        dead_since_ms=kept.when_ms if place == "dead" else None,
-        error=kept.error[:LONGEST_TEXT],
+        # The result of an attempt under way is unknown, as after an expired lease.
+        attempts=facts.attempts + is_leased,
+        refusals=facts.refusals,
+        may_be_delivered=facts.is_uncertain or is_leased,
+        next_try_ms=facts.next_try_ms if place == "refused" else None,
+        dead_since_ms=facts.since_ms,
+        error=facts.error[:LONGEST_TEXT],
         route=route,
         message=message,
     )

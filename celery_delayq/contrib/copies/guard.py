@@ -146,7 +146,7 @@ class Guard:
 
         def waits(until: float) -> bool:
             entry = self._services.entries.find(who, until)
-            return entry is not None and (entry.due_ms, entry.attempts) == (due_ms, 0)
+            return entry is not None and (entry.due_ms, entry.facts.attempts) == (due_ms, 0)
 
         is_entry = self._asking.ask(task_id, waits, False)
         if is_entry:

@@ -26,7 +26,7 @@ from .keys import (
     target_of_key,
     target_of_member,
 )
-from .lookup import Departure, KeyHolder
+from .lookup import Departure, Entry, KeyHolder, State
 from .membership import Membership, emptied
 from .record import label_of, lane_for
 from .scripts import Scripts
@@ -35,14 +35,12 @@ from .values import (
     Cancelled,
     Change,
     Delivery,
-    Entry,
     HistoryEntry,
     LeasedEntry,
     NewEntry,
     Outcome,
     Receipt,
     Seen,
-    State,
     What,
 )
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..clock import from_ms
 from ..text import counted
 from .calls import Shard
-from .values import time_in
+from .record import time_in
 
 SLICE = 200  # lanes that a step looks at, about
 OVERDUE = 300  # entries searched for the one overdue longest: some 2 ms for each index

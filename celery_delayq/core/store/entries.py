@@ -46,7 +46,7 @@ from .changes import AnyChange
 from .counts import Counts, LiveScanner, Pause, QueueCount
 from .keys import Target, named, shard_of
 from .listing import MAX_SIZE
-from .lookup import Departure, KeyHolder
+from .lookup import Departure, Entry, KeyHolder, State
 from .membership import Membership, Registration
 from .record import NewRecord
 from .schedule import schedule
@@ -56,12 +56,10 @@ from .values import (
     LETTERS,
     Cancelled,
     Change,
-    Entry,
     HistoryEntry,
     NewEntry,
     Outcome,
     Receipt,
-    State,
     What,
     added_up,
 )
@@ -128,7 +126,7 @@ def _in_the_way(
     except UnreadableRecord:
         return AlreadyScheduled(task_id)
     # The running task schedules itself anew, and this is the entry that delivered it.
-    if entry is None or (supersede and (entry.state is State.IN_FLIGHT or entry.attempts)):
+    if entry is None or (supersede and (entry.state is State.IN_FLIGHT or entry.facts.attempts)):
         return None
     return (InFlight if entry.state is State.IN_FLIGHT else AlreadyScheduled)(task_id)
 

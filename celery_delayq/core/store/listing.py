@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 from ..errors import InvalidOption, UnreadableRecord
 from . import selection
 from .calls import Shard
+from .lookup import Entry, Facts, State, entry_of
 from .record import Record
 from .selection import READ, Filter, Position
-from .values import Entry, State, entry_of, holder_in, letters_in, time_in
 
 PAGE = 200
 PAGE_BYTES = 4_000_000
@@ -81,12 +81,7 @@ class Row:
     member: bytes
     record: Record
     template: bytes | None
-    state: State
-    attempts: int
-    next_try_ms: int | None
-    reason: str
-    paused_by: str
-    behind: tuple[str, int | None]
+    facts: Facts
 
     @property
     def place(self) -> tuple[float, int, int]:
@@ -100,19 +95,7 @@ class Row:
             UnreadableRecord: it cannot be read.
         """
         task_id = self.member[6:].decode(errors="replace")
-        return entry_of(
-            task_id,
-            self.state,
-            self.record,
-            self.template,
-            attempts=self.attempts,
-            next_try_ms=self.next_try_ms,
-            reason=self.reason,
-            paused_by=self.paused_by,
-            behind=self.behind[0],
-            behind_until_ms=self.behind[1],
-            cursor=str(self.cursor),
-        )
+        return entry_of(task_id, self.facts, self.record, self.template, str(self.cursor))
 
 
 def store_of(shard: Shard) -> str:
@@ -161,21 +144,17 @@ def rows(
             newest_first=newest_first,
         )
         store = page.store.decode(errors="replace")
-        templates, errors, holders = dict(page.templates), dict(page.failed), dict(page.behind)
+        templates = dict(page.templates)
         for (member, text), known in zip(page.found, page.known, strict=True):
-            record = Record(text, int(known.header_end))
+            facts = Facts.read(known.state)
+            record = Record(text, facts.header_end)
             yield Row(
                 float(known.due),
                 ListCursor(store, shard_number, known.due.decode(), number_of(member)),
                 member,
                 record,
                 templates.get(record.name),
-                State.PAUSED if known.state == b"P" else State.SCHEDULED,
-                int(known.attempts),
-                time_in(known.next_try),
-                errors.get(member[6:], b"").decode(errors="replace"),
-                letters_in(known.paused_by),
-                holder_in(holders.get(member[6:], b"")),
+                facts,
             )
         if page.is_last:
             return

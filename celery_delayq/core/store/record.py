@@ -421,3 +421,9 @@ class Record:
 
     def _part(self, start: int, end: int) -> bytes:
         return self.text[self.header_end + start : self.header_end + end]
+
+
+def time_in(score: float | bytes | str) -> int | None:
+    """Return a time from a script in ms, at most the calendar's last; ``None`` for -1."""
+    ms = float(score)
+    return int(min(ms, LAST_MS)) if ms >= 0 else None

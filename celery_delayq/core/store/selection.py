@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import groupby, islice
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from ..errors import StoreDiffers, UnreadableRecord
 from .calls import Shard
+from .lookup import Entry, Facts, State, entry_of, entry_with
 from .record import Record, label_of
-from .values import Entry, State, entry_of, entry_with, holder_in, letters_in, time_in
 
 # The indexes in which to look for a state. Paused entries move from one to the next, in this order.
 _WAYS = {
@@ -88,9 +87,6 @@ MOST = 100_000  # members that a pass keeps in memory
 PEEK, READ = 200, 50  # members that a step looks at, or reads: some 2 ms
 PEEK_BYTES = 1_000_000  # of records read at a time
 
-# States of `peek.lua` that users see as another one.
-_STATES = {"LAPSED": State.IN_FLIGHT, "UNREADABLE": State.DEAD}
-
 
 @dataclass(frozen=True, order=True)
 class Position:
@@ -113,24 +109,29 @@ class Position:
 class Match:
     """An entry that a selection met.
 
-    ``state``: as ``peek.lua`` has it; ``record``: empty if it was not requested, or is gone.
-    ``late_from_ms``: when its grace period starts, if it has a late policy and was read.
+    ``facts``: its state and due time only, if no more was requested.
+    ``record``: empty if it was not requested, or cannot be read.
     """
 
     member: bytes
-    state: str
-    due_ms: int
+    facts: Facts
     now_us: int
     record: Record | None = None
     template: bytes | None = None
-    error: str = ""
-    attempts: int = 0
-    next_try_ms: int | None = None
-    since_ms: int | None = None
-    paused_by: str = ""
-    late_from_ms: int | None = None
-    behind: str = ""
-    behind_until_ms: int | None = None
+
+    @property
+    def task_id(self) -> str:
+        return self.member[6:].decode(errors="replace")
+
+    @property
+    def state(self) -> str:
+        """Its state, in the words of ``peek.lua``."""
+        return self.facts.word
+
+    @property
+    def due_ms(self) -> int:
+        """Its due time."""
+        return self.facts.due_ms
 
 
 def start(shard: Shard) -> tuple[str, int]:
@@ -298,38 +299,27 @@ def peek(
         reply = shard.scripts.call(
             "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=some
         )
-        templates, rows = dict(reply.templates), iter(reply.found)
-        words = reply.words.decode().split()
+        templates, records = dict(reply.templates), iter(reply.found)
+        words = reply.words.split()
         for member, word in zip(some, words, strict=True):
-            if word not in ("skipped", "again"):
-                read = next(rows) if reads else (b"", b"", b"0 -1 -1 - -1 :")
-                yield _met(member, word, reply.now, read, templates)
-        left = left[len(words) - words.count("again") :]
+            if word not in (b"skipped", b"again"):
+                facts = Facts.read(word)
+                text = next(records) if reads else b""
+                record = Record(text, facts.header_end) if facts.header_end else None
+                template = templates.get(record.name) if record and record.name else None
+                yield Match(member, facts, reply.now, record, template)
+        left = left[len(words) - words.count(b"again") :]
 
 
 def read(shard: Shard, chosen: Filter, members: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
     """Yield the *members* that match, as entries; unreadable ones with whatever is known."""
     for met in peek(shard, chosen, members, reads=True):
-        task_id = met.member[6:].decode(errors="replace")
-        state = _STATES.get(met.state) or State(met.state)
-        entry = Entry(task_id, state, met.due_ms, 0, b"")
+        entry = Entry(met.task_id, met.facts, met.due_ms)
         if met.record is not None:
             with suppress(UnreadableRecord, ValueError):
-                entry = entry_with(task_id, state, met.record)
-                entry = entry_of(task_id, state, met.record, met.template)
-        yield (
-            met.member,
-            replace(
-                entry,
-                reason=met.error,
-                attempts=met.attempts,
-                next_try_ms=met.next_try_ms,
-                since_ms=met.since_ms,
-                paused_by=met.paused_by,
-                behind=met.behind,
-                behind_until_ms=met.behind_until_ms,
-            ),
-        )
+                entry = entry_with(met.task_id, met.facts, met.record)
+                entry = entry_of(met.task_id, met.facts, met.record, met.template)
+        yield met.member, entry
 
 
 def next_count(count: int, size: int, most: int) -> int:
@@ -340,33 +330,3 @@ def next_count(count: int, size: int, most: int) -> int:
 def _sorting(member: bytes) -> bytes:
     """Return the sort key of a member: the number without its last bit, and the id."""
     return (int.from_bytes(member[:6], "big") // 2).to_bytes(6, "big") + member[6:]
-
-
-def _met(
-    member: bytes,
-    word: str,
-    now_us: int,
-    read: tuple[bytes, bytes, bytes],
-    templates: dict[bytes, bytes],
-) -> Match:
-    state, *numbers = word.split(":")
-    attempts, next_try, since, paused_by, late_from, behind = read[2].split()
-    holder, until_ms = holder_in(unquote_to_bytes(behind[1:]))
-    known: dict[str, Any] = {
-        "error": read[1].decode(errors="replace"),
-        "attempts": int(float(attempts)),
-        "next_try_ms": time_in(next_try),
-        "since_ms": time_in(since),
-        "paused_by": letters_in(paused_by),
-        "late_from_ms": time_in(late_from),
-        "behind": holder,
-        "behind_until_ms": until_ms,
-    }
-    if not numbers:
-        return Match(member, state, 0, now_us, **known)
-    due_ms, header_end = map(int, numbers)
-    if not read[0]:
-        return Match(member, state, due_ms, now_us, **known)
-    record = Record(read[0], header_end)
-    template = templates.get(record.name) if record.name else None
-    return Match(member, state, due_ms, now_us, record, template, **known)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from .. import clock
 from ..clock import EPOCH, MAX_DUE_MS, When, from_ms
-from ..errors import DelayQError, InvalidDueTime, KeyHeld, UnreadableRecord
-from .record import DUE, FLAGS, HELD, LAST_MS, Extras, NewRecord, Record
+from ..errors import DelayQError, InvalidDueTime, KeyHeld
+from .record import DUE, FLAGS, NewRecord, Record, time_in
 
 
 class Outcome(str, Enum):
@@ -169,98 +169,9 @@ def lateness_of(record: Record, now_us: float) -> float:
     return max(0.0, (now_us - max(record.due_ms * 1000, record.changed_us)) / 1_000_000)
 
 
-NO_RECORD = Record(b"", 0)
-
-
-def time_in(score: float | bytes | str) -> int | None:
-    """Return a time from a script in ms, at most the calendar's last; ``None`` for -1."""
-    ms = float(score)
-    return int(min(ms, LAST_MS)) if ms >= 0 else None
-
-
-def holder_in(text: bytes) -> tuple[str, int | None]:
-    """Return the entry that another one is behind, and until when at the latest, ms, if known."""
-    holder, _, ends = text.partition(HELD)
-    return holder.decode(errors="replace"), time_in(ends) if ends else None
-
-
 def key_held(task_id: str, holder: str, ends: str = "") -> KeyHeld:
     """Return the error for a key that is held until *ends*, ms, if that is known."""
     return KeyHeld(task_id, holder, from_ms(time_in(ends) or 0) if ends else None)
-
-
-class State(str, Enum):
-    """The state of an entry."""
-
-    __module__ = "celery_delayq"  # as pickles name it
-
-    SCHEDULED = "SCHEDULED"
-    PAUSED = "PAUSED"
-    IN_FLIGHT = "IN_FLIGHT"
-    DEAD = "DEAD"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An entry as read from the store.
-
-    ``reason``: its last error, if known; of a dead letter, why it is dead.
-    ``attempts``: how often it was sent, or may have been.
-    ``next_try_ms``: if its last attempt was refused; ``since_ms``: when it became a dead letter.
-    ``paused_by``: the pauses that apply, due or not: ``*`` (all), ``q`` (its queue), ``t``.
-    ``behind``: the id of the entry that holds its key, if it waits for that one; or empty.
-    ``behind_until_ms``: until when that one holds it at the latest, if it has left.
-    ``cursor``: its place in a listing, if read in one.
-    """
-
-    task_id: str
-    state: State
-    due_ms: int
-    created_ms: int
-    message: bytes
-    reason: str = ""
-    changed_us: int = 0
-    extras: Extras = field(default_factory=Extras)
-    attempts: int = 0
-    next_try_ms: int | None = None
-    since_ms: int | None = None
-    paused_by: str = ""
-    behind: str = ""
-    behind_until_ms: int | None = None
-    record: Record = field(default=NO_RECORD, repr=False, compare=False)
-    cursor: str = field(default="", compare=False)
-
-
-def entry_of(
-    task_id: str, state: State, record: Record, template: bytes | None, **known: Any
-) -> Entry:
-    """Return an entry from its record; *known* are facts that the record does not have.
-
-    Raises:
-        UnreadableRecord: the record cannot be read.
-    """
-    try:
-        message = record.message(task_id.encode(), template)
-        return entry_with(task_id, state, record, message, **known)
-    except ValueError as error:
-        raise UnreadableRecord(task_id, str(error)) from error
-
-
-def entry_with(
-    task_id: str, state: State, record: Record, message: bytes = b"", **known: Any
-) -> Entry:
-    """Return an entry from what a record has in each format, and its message, if it was read."""
-    return Entry(
-        task_id,
-        state,
-        record.due_ms,
-        record.created_ms,
-        message,
-        changed_us=record.changed_us,
-        extras=record.extras,
-        record=record,
-        **known,
-    )
 
 
 @dataclass(frozen=True)
@@ -504,9 +415,3 @@ class Claimed(NamedTuple):
             self.skipped + other.skipped,
             self.parked + other.parked,
         )
-
-
-def letters_in(word: bytes | str) -> str:
-    """Return the first letters of the lanes that pause an entry, as a script sent them."""
-    text = word.decode(errors="replace") if isinstance(word, bytes) else word
-    return "" if text == "-" else text

@@ -172,7 +172,8 @@ class ScheduledTask:
             app: The app that reads it.
             queue: The name of its queue; the entry has only a hash of it.
         """
-        reason = entry.reason if entry.state is State.DEAD else ""
+        facts = entry.facts
+        reason = facts.error if facts.state is State.DEAD else ""
         task, envelope, priority, put_offs = "", {}, 0, 0
         try:
             envelope = loads(entry.message)
@@ -189,12 +190,12 @@ class ScheduledTask:
             queue=queue,
             due=from_ms(entry.due_ms),
             created=from_ms(entry.created_ms),
-            state=entry.state,
+            state=facts.state,
             reason=reason,
-            attempts=entry.attempts,
-            error=entry.reason,
-            next_try=None if entry.next_try_ms is None else from_ms(entry.next_try_ms),
-            dead_since=None if entry.since_ms is None else from_ms(entry.since_ms),
+            attempts=facts.attempts,
+            error=facts.error,
+            next_try=None if facts.next_try_ms is None else from_ms(facts.next_try_ms),
+            dead_since=None if facts.since_ms is None else from_ms(facts.since_ms),
             changed=from_ms(entry.changed_us // 1000),
             revision=entry.changed_us,
             key=entry.extras.key,
@@ -202,8 +203,8 @@ class ScheduledTask:
             cursor=entry.cursor,
             priority=priority if isinstance(priority, int) else 0,
             put_offs=put_offs,
-            behind=entry.behind,
-            behind_until=from_ms(entry.behind_until_ms) if entry.behind_until_ms else None,
+            behind=facts.behind,
+            behind_until=from_ms(facts.behind_until_ms) if facts.behind_until_ms else None,
         )
         # Frozen keeps out users only.
         own = vars(made)
@@ -213,7 +214,7 @@ class ScheduledTask:
         elif not task and envelope:
             # Protocol 1 keeps the task's name with its arguments.
             own["task"] = made._data["task"]
-        own["paused_by"] = made._paused_by(entry.paused_by)
+        own["paused_by"] = made._paused_by(facts.paused_by)
         return made
 
     def _paused_by(self, letters: str) -> tuple[str, ...]:

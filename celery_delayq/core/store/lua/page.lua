@@ -11,13 +11,11 @@ number   max_bytes  stop after the entry that reaches so many bytes, > 0
 number   most       look at no more refused entries than this, those with the next tries, > 0
 
 reply    store, is_last, last in words of due order, found of member record,
-         known in words of due header_end state attempts next_try paused_by, failed of id why, templates of name text,
-         behind of id holder
+         known in words of due state, templates of name text
 
 Returns  `store` from meta or ''; 1 if that was all, else 0; the place of the last entry that was looked at, if any; the
-         entries that match, without unreadable ones; facts about each: due time in ms, as Redis prints it, S (scheduled)
-         or P (paused), next try in ms or -1, its pauses, as in `find`; the last errors of those that have one; the
-         templates that they share; those behind another one, with its id
+         entries that match, without unreadable ones; of each the due time in ms, as Redis prints it, and its state,
+         SCHEDULED or PAUSED, with its facts, see prelude/targets.lua; the templates that they share
 Cost     O(log(N)^2 + M) and O(L log N), L lanes with parked entries, and O(R), R refused entries, at most `most`
 Keeps    changes nothing. It looks at all places in this one step, and only due time and number decide an entry's place
          in the order: so entries that come, go, or move between places make it neither skip nor repeat another one
@@ -25,14 +23,14 @@ Keeps    changes nothing. It looks at all places in this one step, and only due 
 local behind = tonumber(after)
 local rows = {} -- candidates for the page
 
--- Take a row, if it comes after the end of the last page.
-local function add(member, score, text)
-  local number = number_of(member)
-  local later, further = score - behind, number - order
+-- Take a row, if it comes after the end of the last page: an entry, and its due time, also as text.
+local function add(entry, due, text)
+  local number = number_of(entry.member)
+  local later, further = due - behind, number - order
   if newest then later, further = -later, -further end
-  if score < first or score >= before or later < 0 or (later == 0 and further <= 0) then return end
-  rows[#rows + 1] = {member = member, score = score, text = text, number = number}
-  return rows[#rows]
+  if due < first or due >= before or later < 0 or (later == 0 and further <= 0) then return end
+  entry.due, entry.text, entry.number = due, text, number
+  rows[#rows + 1] = entry
 end
 
 local function look_at(index)
@@ -41,16 +39,14 @@ local function look_at(index)
   if newest then low, high = math.max(0, low - limit), low - 1 end
   local found = limit > 0 and high >= 0 and redis.call('ZRANGE', index, low, high, 'WITHSCORES') or {}
   for at = 1, #found, 2 do
-    local row = add(found[at], tonumber(found[at + 1]), found[at + 1])
-    if row then row.index = index end
+    add({member = found[at], place = index}, tonumber(found[at + 1]), found[at + 1])
   end
 end
 
 local function look_at_parked(found)
   for _, one in ipairs(found) do
     local when = parked_due(one)
-    local row = add(parked_member(one), when, whole(when))
-    if row then row.there = one end
+    add({member = parked_member(one), place = keys.parked, there = one}, when, whole(when))
   end
 end
 
@@ -93,8 +89,7 @@ local function look_at_refused()
     local header_end = header_end_of(record)
     size = size + #(record or '')
     local when = header_end and due_of(record, header_end) or tonumber(found[at + 1])
-    local row = add(found[at], when, whole(when))
-    if row then row.next_try = found[at + 1] end
+    add({member = found[at], place = keys.refused, score = found[at + 1]}, when, whole(when))
   end
 end
 
@@ -111,50 +106,33 @@ if before > 0 and (newest and behind > 0 or not newest and behind < 2^53) then
 end
 table.sort(rows, function(one, other)
   if newest then one, other = other, one end
-  if one.score ~= other.score then return one.score < other.score end
+  if one.due ~= other.due then return one.due < other.due end
   return one.number < other.number
 end)
 
 local lanes = new_lanes(clock_us())
-local function is_paused(row, record, header_end)
-  return (row.there or row.index ~= keys.behind and row.score <= lanes.now) and is_held(lanes, record, header_end, row.there)
-end
-
--- Mostly there are no errors, and no row must be checked.
+-- Mostly there are no claims, and no row must be checked.
 local has_claims = redis.call('HLEN', keys.claims) > 0
-local found, known, failed, brought, behind_others, bytes, taken = {}, {}, {}, {}, {}, 0, 0
-
-local function take(row, id, record, header_end)
-  found[#found + 1], found[#found + 2] = row.member, record
-  -- As in find, nothing is reported of entries in `due`: without an attempt there is no claim, and no error.
-  local claim = has_claims and row.index ~= keys.due and redis.call('HGET', keys.claims, id)
-  if claim or row.next_try then
-    failed[#failed + 1], failed[#failed + 2] = id, redis.call('HGET', keys.errors, id) or ''
-  end
-  if row.index == keys.behind then
-    local at = #behind_others
-    behind_others[at + 1], behind_others[at + 2] = id, holder_before(record, header_end)
-  end
-  local attempts = claim and parse_claim(claim).attempts or 0
-  known[#known + 1] = table.concat({
-    row.text, header_end, is_paused(row, record, header_end) and 'P' or 'S', attempts, row.next_try or -1,
-    paused_by(lanes, record, header_end),
-  }, ' ')
-  bytes = bytes + (bring(template_of(record, header_end), brought) or 0)
-end
+local found, known, brought, bytes, taken = {}, {}, {}, 0, 0
 
 for _, row in ipairs(rows) do
   if taken >= limit or bytes >= max_bytes then break end
   taken = taken + 1
-  local id = id_of(row.member)
-  local record = redis.call('HGET', keys.records, id)
+  row.id = id_of(row.member)
+  local record = redis.call('HGET', keys.records, row.id)
   local header_end = header_end_of(record)
   bytes = bytes + #(record or '')
-  if header_end and (not filter or has_selected(filter, record, header_end)) then take(row, id, record, header_end) end
+  if header_end and (not filter or has_selected(filter, record, header_end)) then
+    row.record, row.header_end = record, header_end
+    found[#found + 1], found[#found + 2] = row.member, record
+    local facts = facts_of(row, lanes, has_claims and row.place ~= keys.due)
+    known[#known + 1] = row.text .. ' ' .. state_of(row, lanes) .. facts
+    bytes = bytes + (bring(template_of(record, header_end), brought) or 0)
+  end
 end
--- The score not as a whole number: after a rounded one the next page might begin with this row again.
+-- The due time not as a whole number: after a rounded one the next page might begin with this row again.
 local last = taken > 0 and rows[taken].text .. ' ' .. whole(rows[taken].number) or ''
 return {
   redis.call('HGET', keys.meta, 'store') or '', taken == #rows and taken < limit and 1 or 0, last, found,
-  table.concat(known, ' '), failed, brought, behind_others,
+  table.concat(known, ' '), brought,
 }

@@ -26,6 +26,12 @@ local function parse_claim(claim)
   }
 end
 
+-- What is told of a claim; see targets.lua.
+local function tries_in(claim)
+  return (claim.attempts > 0 and ':a' .. whole(claim.attempts) or '')
+    .. (claim.refusals > 0 and ':r' .. whole(claim.refusals) or '') .. (claim.uncertain and ':m' or '')
+end
+
 -- End an entry's claim: keep its counts, or nothing if there was no attempt.
 local function end_claim(id, claim)
   claim.token = ''

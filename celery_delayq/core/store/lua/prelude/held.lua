@@ -32,12 +32,12 @@ local function hold_on(keyed, how, now)
   end
 end
 
--- The id of the entry that an entry of `behind` waits for, and if that has left, HELD and the end, ms; or ''.
+-- The id of the entry that an entry of `behind` waits for, or ''; and if that has left, the end, ms.
 local function holder_before(record, header_end)
   local extras = extras_of(record, header_end)
   if not extras or not extras.key then return '' end
   local id, delivery = holder_of(extras.key)
-  return (id or '') .. (delivery and HELD .. (redis.call('ZSCORE', keys.held, extras.key) or '') or '')
+  return id or '', delivery and redis.call('ZSCORE', keys.held, extras.key)
 end
 
 -- An entry of `behind` gets its key, and waits. Overdue, it is due now: it was not late. The new place comes before the

@@ -172,13 +172,13 @@ local function is_held(lanes, record, header_end, there)
   return there ~= nil and not pause_of(lanes, parked_lane(there))
 end
 
--- The pauses of an entry, due or not: the first letters of lanes, or '-'.
+-- The pauses of an entry, due or not: the first letters of lanes.
 local function paused_by(lanes, record, header_end)
   local letters = ''
   for _, pause in ipairs(pauses_of(lanes, record, header_end)) do
     if pause.state == 'p' then letters = letters .. sub(pause.lane, 1, 1) end
   end
-  return letters ~= '' and letters or '-'
+  return letters
 end
 
 -- The members parked in a lane, in the order of due times, at most `count`.

@@ -5,6 +5,11 @@ filter  empty, if there is no selection; or, with blanks between: due at this ti
         matter; and, to the end, tags, with NUL between, if any are wanted. One of several values is enough
 answer  a word for each target, with blanks between: the outcome, then its parts, each after a colon and a letter that
         names it: i the id, if a key was given; w why it cannot be read; others as a script says
+facts   what readers are told of an entry beside its record: parts of the word that says its state, each left out if
+        there is nothing to tell. h where the record's header ends; a attempts made, r how many of these were refused,
+        m: it may have been delivered; n the next try, if it was refused, s since when it is dead, ms; p the pauses that
+        apply, due or not: * (everything), q (its queue), t (its task); b the id of the entry that it is behind, and u
+        until when that one holds the key at the latest, ms, if it has left; e its last error
 ]]
 local SKIPPED = 'skipped' -- a selection met the entry, but no longer includes it
 
@@ -88,13 +93,34 @@ end
 local function state_of(entry, lanes)
   if is_dead(entry.place) then return 'DEAD' end
   if entry.place == keys.leased then return 'IN_FLIGHT' end
-  local there = entry.place == keys.parked and entry.there or nil
-  local is_due = there or entry.place ~= keys.behind and due_of(entry.record, entry.header_end) <= lanes.now
-  local may_be_held = is_due and (lanes.any or there)
-  return may_be_held and is_held(lanes, entry.record, entry.header_end, there) and 'PAUSED' or 'SCHEDULED'
+  local record, header_end, there = entry.record, entry.header_end, entry.place == keys.parked and entry.there or nil
+  local is_due = there or lanes.any and entry.place ~= keys.behind and due_of(record, header_end) <= lanes.now
+  return is_due and is_held(lanes, record, header_end, there) and 'PAUSED' or 'SCHEDULED'
 end
 
--- Rare: most calls are about one entry by its id.
+-- Rare: most calls are about one entry by its id, which just waits.
+
+-- The facts about an entry: {id, place, score, record, header_end}, the last if it can be read. `is_tried`: whether
+-- there may be an attempt; without one it has no claim, and no error.
+local function facts_of(entry, lanes, is_tried)
+  local id, place, record, header_end = entry.id, entry.place, entry.record, entry.header_end
+  local facts = header_end and ':h' .. header_end or ''
+  local claim = is_tried and redis.call('HGET', keys.claims, id)
+  if claim then facts = facts .. tries_in(parse_claim(claim)) end
+  if place == keys.refused then
+    facts = facts .. ':n' .. entry.score
+  elseif place == keys.dead then
+    facts = facts .. ':s' .. entry.score
+  elseif place == keys.behind then
+    local holder, ends = holder_before(record, header_end)
+    facts = facts .. quoted('b' .. holder) .. (ends and ':u' .. ends or '')
+  end
+  local letters = header_end and lanes.any and paused_by(lanes, record, header_end) or ''
+  if letters ~= '' then facts = facts .. ':p' .. letters end
+  local is_failed = claim or place == keys.refused or is_dead(place)
+  local why = is_failed and redis.call('HGET', keys.errors, id)
+  return why and facts .. quoted('e' .. why) or facts
+end
 
 -- The labels in a filter, as a set; nil if they do not matter.
 local function labels_of(hex)
