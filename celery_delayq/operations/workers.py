@@ -18,7 +18,7 @@ from .queues import QueueCounts, queue_counts
 
 logger = logger_of(__name__)
 
-WAIT = 1.0  # seconds to wait for answers, as their number is unknown
+WORKERS_WAIT = 1.0  # seconds to wait for answers, as their number is unknown
 MOST_NAMED = 10  # queues
 
 _UNHEARD = (
@@ -55,11 +55,11 @@ def answers(
     *arguments* are the command's. Empty if no worker answers, or the broker is down.
     """
     try:
-        connection = bounded(services.app.connection_for_write(), WAIT, CONNECT_TIMEOUT)
+        connection = bounded(services.app.connection_for_write(), WORKERS_WAIT, CONNECT_TIMEOUT)
         try:
             connect(connection, CONNECT_TIMEOUT)
             inspect = services.app.control.inspect(
-                [*workers] or None, timeout=WAIT, connection=connection
+                [*workers] or None, timeout=WORKERS_WAIT, connection=connection
             )
             return inspect._request(command, **arguments) or {}
         finally:

@@ -83,9 +83,9 @@ def screen(name: str, width: int) -> str:
         context = click.Context(delayq, info_name="celery -A shop delayq", terminal_width=width)
         return f"{delayq.get_help(context)}\n"
     lines = {
-        "status": lambda: command_status.screen_of(STATUS, "direct", UTC, width),
+        "status": lambda: command_status.status_screen(STATUS, "direct", UTC, width),
         "list": lambda: command_list.rows_of(TASKS, NOW, UTC, width),
-        "show": lambda: command_show.screen_of(ORDER, COUNTS, PAUSES, UTC, width),
+        "show": lambda: command_show.show_screen(ORDER, COUNTS, PAUSES, UTC, width),
     }[name]()
     return "".join(f"{text_of(line)}\n" for line in lines)
 

@@ -71,7 +71,7 @@ def test_status_names_the_scanners_broker_if_it_is_another_one(app, alive, delay
 
 def queues_on(screen):
     """The rows of queues, each in words, and the sentences below them."""
-    lines = [text_of(line) for line in command_status.screen_of(screen, "direct", UTC, None)]
+    lines = [text_of(line) for line in command_status.status_screen(screen, "direct", UTC, None)]
     head = next(at for at, line in enumerate(lines) if line.startswith("QUEUE"))
     return [line.split("  ") for line in lines[head + 1 :]]
 

@@ -17,7 +17,7 @@ import pytest
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.care import dumps
-from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.contrib.care.inconsistencies import Finding
 from celery_delayq.core.clock import When
 from celery_delayq.core.hooks import part_of
@@ -207,7 +207,7 @@ def _peeked(ready: Prepared) -> list[tuple[str, str]]:
 
 
 def _dumped(ready: Prepared) -> list[tuple[str, str]]:
-    return [(kept.task_id, kept.place) for kept in dumps.dump(ready.store.entries)]
+    return [(kept.task_id, kept.place) for kept in dumps.kept_in(ready.store.entries)]
 
 
 def _load(ready: Prepared) -> list[object]:
@@ -491,7 +491,7 @@ OPERATIONS = (
     ),
     reads(
         "check",
-        lambda ready: [one.kind for one in check(ready.store.entries)],
+        lambda ready: [one.kind for one in check_store(ready.store.entries)],
         ["owed_revoked"],
         face={"check": lambda delayq, _: list(delayq.check())},
         cli=("check", "check --json"),

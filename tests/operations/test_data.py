@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 import pytest
 
 from celery_delayq import Outcome
-from celery_delayq.contrib.care.dumps import dump
+from celery_delayq.contrib.care.dumps import kept_in
 from celery_delayq.contrib.care.resharding import Resharding
 from celery_delayq.core.store import Keys
 from celery_delayq.core.store.lookup import Facts
@@ -69,7 +69,7 @@ def data_of(kept):
 
 def data(delayq):
     """The data of each entry, by its id."""
-    return {kept.task_id: data_of(kept) for kept in dump(delayq.services.entries)}
+    return {kept.task_id: data_of(kept) for kept in kept_in(delayq.services.entries)}
 
 
 @pytest.fixture

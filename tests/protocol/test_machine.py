@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from celery_delayq.contrib.care.inconsistencies import COUNTED
-from celery_delayq.contrib.care.repairing import repair
+from celery_delayq.contrib.care.repairing import repair_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import State
 from celery_delayq.core.store.changes import Removal, Rewrite
@@ -215,7 +215,7 @@ class Machine(RuleBasedStateMachine):
         """Repair any findings, even old or made-up ones: consistent entries stay untouched."""
         found = list(made_up(self.store, without=(COUNTED,)))
         before = self.store.snapshot()
-        for some in repair(self.store.entries, found):
+        for some in repair_store(self.store.entries, found):
             assert {one.what for one in some} <= {"gone"}
         assert self.store.snapshot() == before
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check, number
-from celery_delayq.contrib.care.repairing import repair
+from celery_delayq.contrib.care.checking import check_store, number
+from celery_delayq.contrib.care.repairing import repair_store
 from celery_delayq.core import clock
 from celery_delayq.core.clock import When
 from celery_delayq.core.hooks import part_of
@@ -761,8 +761,8 @@ def paced(ready):
 
 
 def _repair(ready):
-    found = list(check(ready.store.entries))
-    for _ in repair(ready.store.entries, found):
+    found = list(check_store(ready.store.entries))
+    for _ in repair_store(ready.store.entries, found):
         pass
 
 
@@ -1199,7 +1199,7 @@ STUCK = {
 
 
 def left_over(store):
-    return {(one.kind, one.part) for one in check(store.entries)}
+    return {(one.kind, one.part) for one in check_store(store.entries)}
 
 
 def stop_at(store, case, nth, side):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.changes import Removal, Rewrite
@@ -375,7 +375,7 @@ def test_a_task_with_the_id_of_the_holder_does_not_free_its_key(store):
     store.entries.change("a", Rewrite(entry.record, new, releases=True))
     store.take("unsent", "a")
     assert ends(store) == END_MS
-    assert [*check(store.entries)] == []
+    assert [*check_store(store.entries)] == []
 
 
 @pytest.mark.usefixtures("hold")

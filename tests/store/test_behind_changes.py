@@ -2,8 +2,8 @@
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check
-from celery_delayq.contrib.care.repairing import repair
+from celery_delayq.contrib.care.checking import check_store
+from celery_delayq.contrib.care.repairing import repair_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Filter, Outcome, State, entries
 from celery_delayq.core.store.changes import Removal, Rewrite
@@ -205,15 +205,15 @@ def test_a_task_without_its_key_is_loaded_without_it(store):
 
 @pytest.mark.usefixtures("second")
 def test_check_finds_nothing(store, hold):
-    assert [*check(store.entries)] == []
+    assert [*check_store(store.entries)] == []
     say(store, hold)
-    assert [*check(store.entries)] == []
+    assert [*check_store(store.entries)] == []
 
 
 def mended(store):
-    found = [*check(store.entries)]
-    [*repair(store.entries, found)]
-    assert [*check(store.entries)] == []
+    found = [*check_store(store.entries)]
+    [*repair_store(store.entries, found)]
+    assert [*check_store(store.entries)] == []
     return {one.kind for one in found}
 
 
@@ -276,4 +276,4 @@ def test_a_task_that_lost_its_key_and_goes_on_is_no_finding(store, hold):
     schedule(store, "b")
     schedule(store, "a", **going_on(hold))
     store.entries.change("b", Removal())
-    assert [*check(store.entries)] == []
+    assert [*check_store(store.entries)] == []

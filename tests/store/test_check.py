@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.contrib.care.inconsistencies import KINDS
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry
@@ -91,7 +91,7 @@ def kind_of(spoilt):
 
 
 def kinds(store):
-    return {one.kind for one in check(store.entries)}
+    return {one.kind for one in check_store(store.entries)}
 
 
 def test_every_kind_has_a_sentence_and_is_tried():
@@ -136,7 +136,7 @@ def test_a_finding_comes_once_in_a_large_store(store):
     store.flood(500)
     store.raw.hdel(key(store, "records"), "a7")
     store.raw.hincrby(key(store, "template_uses"), template_of(store.record("a0")), -1)
-    found = list(check(store.entries))
+    found = list(check_store(store.entries))
     assert [(one.kind, one.id) for one in found] == [("place_without_record", "a7")]
     assert str(found[0]).startswith("a7: a place has no record")
 
@@ -144,7 +144,7 @@ def test_a_finding_comes_once_in_a_large_store(store):
 def test_a_last_number_that_is_too_low_is_told_of_once_and_not_where_it_is_lost(store):
     store.flood(500)
     store.raw.hset(key(store, "meta"), "seq", 400)
-    (finding,) = check(store.entries)
+    (finding,) = check_store(store.entries)
     assert str(finding).startswith("seq: the last insertion number is ")
     store.raw.hset(key(store, "meta"), "seq", 500)
     assert kinds(store) == set()
@@ -185,7 +185,7 @@ def test_of_what_is_changed_meanwhile_nothing_is_reported(store):
     with ThreadPoolExecutor(3) as pool:
         changes = [pool.submit(change, number) for number in range(3)]
         try:
-            found = [one for _ in range(20) for one in check(store.entries)]
+            found = [one for _ in range(20) for one in check_store(store.entries)]
         finally:
             done.set()
         for each in changes:
@@ -212,7 +212,7 @@ def counts_of(store):
                 asked[given["part"]].append(given["count"])
 
         store.scripts.on_call = note
-        assert list(check(store.entries)) == []
+        assert list(check_store(store.entries)) == []
         return asked
 
     return look

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, State
 from celery_delayq.core.store.changes import Removal, Rewrite
@@ -124,7 +124,7 @@ def test_an_edited_entry_stays_in_its_place_with_its_time_and_error(store, place
     assert (store.places("a"), store.score(index, "a")) == ([index], time)
     assert after.facts.error == before.facts.error
     assert after.state is before.state or place == "lapsed"
-    assert list(check(store.entries)) == []
+    assert list(check_store(store.entries)) == []
     store.check()
     assert store.entries.change("a", Removal())[0] in (Outcome.DONE, Outcome.UNCERTAIN)
     assert store.places("a") == []
@@ -179,7 +179,7 @@ def test_an_entry_that_grows_is_numbered_as_large_in_its_place_and_by_its_tags(s
 
     assert (small % 2, number_of(store, "a")) == (0, small + 1)
     store.check()
-    assert list(check(store.entries)) == []
+    assert list(check_store(store.entries)) == []
     shard_steps = store.steps()
     shard_steps.hand_over()
     gone = store.arrived() or [one.task_id for one in shard_steps.claim(5)[0]]
@@ -204,7 +204,7 @@ def test_an_entry_that_shrinks_again_keeps_the_number_of_a_large_one(store):
     assert store.edit("a", "small")
 
     assert number_of(store, "a") == large
-    assert list(check(store.entries)) == []
+    assert list(check_store(store.entries)) == []
     store.check()
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.hooks import part_of
 from celery_delayq.core.store import Entries, Filter, State, selection
@@ -212,7 +212,7 @@ def read(store):
     attempt(store.entries.pauses)
     attempt(store.entries.history, 100, 100, 100)
     attempt(store.entries.undoable, "bulk")
-    attempt(lambda: [*check(store.entries)])
+    attempt(lambda: [*check_store(store.entries)])
     for chosen in (Filter(), Filter(tags=("all",)), *(Filter(states=(state,)) for state in State)):
         attempt(lambda chosen=chosen: [*select(store, chosen)])
     return attempt(lambda: [*itertools.islice(store.entries.waiting(0, MAX_DUE_MS + 1), 1000)])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.changes import Removal
@@ -250,7 +250,7 @@ def test_an_entry_dead_for_want_of_a_record_can_be_cancelled(store, put):
 
 def in_dead(store):
     """The kinds of a check's findings about dead entries."""
-    return [one.kind for one in check(store.entries) if one.part == "dead"]
+    return [one.kind for one in check_store(store.entries) if one.part == "dead"]
 
 
 def remove(store, task_id):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.contrib.care import repairing
-from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.contrib.care.inconsistencies import COUNTED, KINDS
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, Outcome, State
@@ -21,7 +21,7 @@ TOLD = {kind for kind, one in KINDS.items() if not one.repair}
 
 
 def repaired(store, found, entries=None):
-    some = repairing.repair(entries or store.entries, found)
+    some = repairing.repair_store(entries or store.entries, found)
     return [one for each in some for one in each]
 
 
@@ -32,7 +32,7 @@ def mended(store, found, entries=None):
 
 def repair(store, *, of=None):
     """Mend the findings; returns the result of each: (kind, id) -> what."""
-    found = [one for one in check(store.entries) if of is None or one.kind in of]
+    found = [one for one in check_store(store.entries) if of is None or one.kind in of]
     became = repaired(store, found)
     assert len(became) == len(found)
     return {(one.finding.kind, one.finding.id): one.what for one in became}
@@ -94,7 +94,9 @@ def test_repair_changes_nothing_if_the_finding_is_gone_by_then(store, spoilt):
     store.schedule("tagged", FAR_MS, extras=EXTRAS)
     before, whole = store.snapshot(), store.contents(all_keys=True)
     SPOIL[spoilt](store)
-    found = [one for one in check(store.entries) if one.kind == kind_of(spoilt) and one.repair]
+    found = [
+        one for one in check_store(store.entries) if one.kind == kind_of(spoilt) and one.repair
+    ]
     put(store, whole)
     assert store.snapshot() == before
     assert kinds(store) == set()
@@ -166,7 +168,7 @@ def test_it_says_what_will_be_skipped_as_it_is_too_late_by_now(store, relayed):
 def test_it_can_be_cancelled_and_stays_cancelled(store):
     store.schedule("a", FAR_MS, extras=EXTRAS)
     store.raw.delete(key(store, "due"))
-    found = list(check(store.entries))
+    found = list(check_store(store.entries))
     assert store.entries.change("a", Removal())[0] is Outcome.DONE
     assert mended(store, found) == ["gone"]
     assert drain(store) == []
@@ -275,7 +277,7 @@ def test_an_entry_that_may_have_left_is_dead_and_says_so(store):
     record = store.record("a")
     store.steps().hand_over()
     store.raw.hset(key(store, "records"), "a", record)
-    (became,) = repaired(store, list(check(store.entries)))
+    (became,) = repaired(store, list(check_store(store.entries)))
     says = "it had lost its place, and may have left"
     assert (became.what, became.reason) == ("dead", says)
     assert store.entries.find("a").facts.error == says
@@ -499,7 +501,7 @@ def test_entries_that_come_or_leave_between_look_and_recount_count(store):
     store.flood(9, FAR_MS)
     (name,) = uses(store)
     store.raw.hset(key(store, "template_uses"), name, 5)
-    found = list(check(store.entries))
+    found = list(check_store(store.entries))
 
     def change():
         store.set_ms(NOW_MS + 1)
@@ -518,7 +520,7 @@ def test_an_entry_that_leaves_unseen_makes_a_count_too_low_and_never_too_high(st
     store.flood(9, FAR_MS)
     (name,) = uses(store)
     store.raw.hset(key(store, "template_uses"), name, 5)
-    found = list(check(store.entries))
+    found = list(check_store(store.entries))
     amid(store, "records", lambda: store.entries.change("a1", Removal()))
     assert mended(store, found) == ["done"]
     assert uses(store) == {name: 7}
@@ -532,7 +534,7 @@ def test_no_count_is_lowered_while_something_comes_or_is_edited(store):
     store.schedule("other", FAR_MS)
     (name,) = uses(store)
     store.raw.hset(key(store, "template_uses"), name, 2)
-    found = list(check(store.entries))
+    found = list(check_store(store.entries))
     assert {one.kind for one in found} == {"wrong_count"}
 
     def edit_and_cancel():
@@ -576,7 +578,7 @@ def test_a_template_that_is_shared_by_then_stays(store):
     text = store.raw.hget(key(store, "templates"), name)
     store.entries.change("a", Removal())
     store.raw.hset(key(store, "templates"), name, text)
-    found = list(check(store.entries))
+    found = list(check_store(store.entries))
     assert [one.kind for one in found] == ["wrong_count"]
     amid(store, "template_uses", lambda: store.schedule("b", FAR_MS, share=True), at=2)
     assert mended(store, found) == ["gone"]
@@ -588,7 +590,7 @@ def test_two_repairs_at_once_raise_a_count_once(store):
     before = uses(store)
     (name,) = before
     store.raw.hset(key(store, "template_uses"), name, 1)
-    found = list(check(store.entries))
+    found = list(check_store(store.entries))
     other = Entries([store.new_scripts()], store.membership)
     inner = []
     amid(

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check
-from celery_delayq.contrib.care.repairing import repair
+from celery_delayq.contrib.care.checking import check_store
+from celery_delayq.contrib.care.repairing import repair_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.servers.connection import packed
 from celery_delayq.core.store import Entries, NewEntry, Outcome, Receipt
@@ -267,8 +267,8 @@ class Vandal:
 
 
 def mend(entries, books):
-    found = list(check(entries))
-    for some in repair(entries, found):
+    found = list(check_store(entries))
+    for some in repair_store(entries, found):
         books.repaired.update((one.finding.kind, one.what) for one in some)
     return found
 
@@ -330,7 +330,7 @@ def settle(store, books):
             books.published.append((entry.task_id, bool(entry.uncertain)))
             shard_steps.ack([entry])
     mend(store.entries, books)
-    assert [str(one) for one in check(store.entries)] == []
+    assert [str(one) for one in check_store(store.entries)] == []
     assert store.entries.counts().dead == 0
     assert not store.raw.exists(store.keys["records"], store.keys["templates"])
 

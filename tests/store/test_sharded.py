@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.core import clock
 from celery_delayq.core.clock import When
 from celery_delayq.core.hooks import part_of
@@ -343,10 +343,10 @@ def test_with_nothing_anywhere_there_is_no_next_due_time(entries):
 
 
 def test_the_check_finds_faults_in_every_shard(full, raw):
-    assert list(check(full)) == []
+    assert list(check_store(full)) == []
     for keys in keys_of(SHARDS):
         raw.delete(keys["due"])
-    assert sorted(one.id for one in check(full)) == sorted(IDS)
+    assert sorted(one.id for one in check_store(full)) == sorted(IDS)
 
 
 @pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1), (2, 3), (5, 4)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.core.store.keys import KEYS
 from celery_delayq.errors import StoreError
 
@@ -43,4 +43,4 @@ def test_check_tells_which_key_it_is(store, name):
     put_foreign_key(store, name)
 
     with pytest.raises(StoreError, match=f"check failed: the key {store.keys[name]}: WRONGTYPE"):
-        list(check(store.entries))
+        list(check_store(store.entries))

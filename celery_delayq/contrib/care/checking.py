@@ -35,7 +35,7 @@ _HASHES = ("claims", "errors", "holders", "outbox_messages", "meta")
 COUNTING = ("templates", "records")
 
 
-def check(entries: Entries) -> Iterator[Finding]:
+def check_store(entries: Entries) -> Iterator[Finding]:
     """Yield each inconsistency once, reading slice by slice while you iterate.
 
     Raises:

@@ -17,7 +17,7 @@ _FORLORN = (
     "task {} holds the key {} until {:%Y-%m-%d %H:%M} UTC, and neither a worker nor the broker has "
     "that task"
 )
-_ADVICE = "if it does not run: celery -A proj delayq free {}"
+_FREE_IT = "if it does not run: celery -A proj delayq free {}"
 
 
 def held_keys(services: Services) -> Iterator[Line]:
@@ -37,7 +37,7 @@ def held_keys(services: Services) -> Iterator[Line]:
     lost = [hold for hold in held.values() if hold.id not in alive and _is_held(services, hold)]
     for hold in lost[:NAMED]:
         found = _FORLORN.format(plain(hold.id), plain(hold.key), hold.until)
-        yield Line("keys", WARNING, found, _ADVICE.format(plain(hold.key)))
+        yield Line("keys", WARNING, found, _FREE_IT.format(plain(hold.key)))
     if len(lost) > NAMED:
         yield Line("keys", WARNING, f"so do {counted(len(lost) - NAMED, 'more task')}", "the same")
     if not lost:

@@ -68,7 +68,7 @@ def dump(services: Services) -> Iterator[Line]:
     counts = {TASK: 0, UNREADABLE: 0}
     lent: set[str] = set()  # keys of tasks in flight; the first of two that comes back gets it
     queues = list(services.app.amqp.queues)
-    for kept in dumps.dump(services.entries):
+    for kept in dumps.kept_in(services.entries):
         line = _line_of(kept, services.broker, queues)
         counts[line["kind"]] += 1
         if line["state"] == "in_flight" and line.get("holds_key"):

@@ -73,7 +73,7 @@ def owed(entries: Entries) -> int:
     return sum(int(_step(shard, []).owed) for shard in entries.shards)
 
 
-def dump(entries: Entries) -> Iterator[Kept]:
+def kept_in(entries: Entries) -> Iterator[Kept]:
     """Yield all entries, shard by shard, in the order of insertion; those without a number first.
 
     Raises:

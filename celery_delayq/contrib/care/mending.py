@@ -15,7 +15,7 @@ logger = logger_of(__name__)
 
 def check(services: Services) -> Iterator[Finding]:
     """Yield inconsistencies, reading slice by slice while you iterate; see :meth:`DelayQ.check`."""
-    return checking.check(services.entries)
+    return checking.check_store(services.entries)
 
 
 def repair(services: Services, finding: Finding) -> Repaired:
@@ -28,7 +28,7 @@ def repair(services: Services, finding: Finding) -> Repaired:
 
 def repair_many(services: Services, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
     """Repair findings, some in each step; yield the results of each step."""
-    for some in repairing.repair(services.entries, findings):
+    for some in repairing.repair_store(services.entries, findings):
         for repaired in some:
             _tell(services, repaired)
         yield some

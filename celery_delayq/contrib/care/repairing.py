@@ -21,7 +21,7 @@ CHUNK = 20  # findings of one step: each may read a record
 TEMPLATES = 500  # of one step of a recount
 
 
-def repair(entries: Entries, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
+def repair_store(entries: Entries, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
     """Repair findings; those of a shard that follow each other share steps.
 
     Yields the results of each step; those for a shard's counts at its end.

@@ -72,12 +72,12 @@ def _map_of(given: Any, name: str) -> dict[Address, Address]:
     if given is None:
         return {}
     try:
-        return {_address_of(announced): _address_of(real) for announced, real in given.items()}
+        return {_address_in(announced): _address_in(real) for announced, real in given.items()}
     except (AttributeError, ValueError):
         raise InvalidSetting(name, given, _MAP) from None
 
 
-def _address_of(text: str) -> Address:
+def _address_in(text: str) -> Address:
     host, _, port = text.rpartition(":")
     if not host:
         raise ValueError(text)

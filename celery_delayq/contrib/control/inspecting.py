@@ -24,7 +24,7 @@ SHOWN_BYTES = 4_000_000  # of messages; a worker does nothing else while it read
 PRIORITY = 6  # the priority that Celery's timer gives to tasks with an eta
 
 
-def scheduled(services: Services, hostname: str) -> list[dict[str, Any]]:
+def waiting_here(services: Services, hostname: str) -> list[dict[str, Any]]:
     """Return the next tasks to fall due, as the worker *hostname* shows those that it holds.
 
     Arguments appear as in logs: nothing is unpickled, and ``argsrepr`` hides them here too.

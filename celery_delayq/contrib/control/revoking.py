@@ -127,7 +127,7 @@ def _listing(plain: Command) -> Any:
     def scheduled(state: Any, *args: Any, **options: Any) -> Any:
         its_own, services = plain(state, *args, **options), find(state.app)
         try:
-            stored = inspecting.scheduled(services, state.hostname) if services else []
+            stored = inspecting.waiting_here(services, state.hostname) if services else []
         except DelayQError as error:
             logger.warning(_NOT_SHOWN, error)
             stored = []

@@ -20,7 +20,7 @@ from .timing import Timing
 FORMAT = 1
 MISSED = ("one", "none", "all")
 SOON = timedelta(seconds=2)  # so long beat goes on with an entry, as it may be about to send it
-_MS, _MINUTE = timedelta(milliseconds=1), timedelta(minutes=1)
+_MS, _A_MINUTE = timedelta(milliseconds=1), timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Taken:
         phase = (first - EPOCH) % timing.interval if timing.interval else timedelta(0)
         return {
             "offset": str(-(-(delay + phase) // _MS)),
-            "last": str(ms_of(min(soon, first - phase - (timing.interval or _MINUTE)))),
+            "last": str(ms_of(min(soon, first - phase - (timing.interval or _A_MINUTE)))),
             "since": str(ms_of(since)),
         }
 

@@ -26,7 +26,7 @@ from .signed import check_signed, signed_url
 from .visit import Answer, Visit
 
 EVENTS = 200
-_PLACE = re.compile(r"(\d{1,2}):(-1|\d{1,17}(?:\.\d{1,9})?):(-1|\d{1,15})")
+_WALK_PLACE = re.compile(r"(\d{1,2}):(-1|\d{1,17}(?:\.\d{1,9})?):(-1|\d{1,15})")
 _KINDS = ("queue", "task", "everything")
 
 
@@ -189,7 +189,7 @@ def queues(visit: Visit) -> Response:
     found = Counter(dict(_found(text) for text in visit.request.args.getlist("found")))
     until = clock.monotonic() + SECOND
     place: WalkPosition | None = None
-    for place, counts in counts_from(visit.delayq.services, _place(visit)):  # noqa: B007
+    for place, counts in counts_from(visit.delayq.services, _walk_place(visit)):  # noqa: B007
         for count in counts:
             found[count.queue] += count.waiting
         if clock.monotonic() >= until:
@@ -207,9 +207,9 @@ def _found(text: str) -> tuple[str, int]:
     return name, int(count)
 
 
-def _place(visit: Visit) -> WalkPosition:
+def _walk_place(visit: Visit) -> WalkPosition:
     text = visit.request.args.get("place", "0:-1:-1")
-    found = _PLACE.fullmatch(text)
+    found = _WALK_PLACE.fullmatch(text)
     if not found or int(found[1]) >= len(visit.delayq.services.scripts):
         raise InvalidOption("place", text, "the place at which counting stopped")
     return WalkPosition(int(found[1]), found[2], int(found[3]))

@@ -248,7 +248,7 @@ def _show_ids(ctx: click.Context, tasks: Iterable[ScheduledTask]) -> None:
 
 # The order in which columns of a row that is too wide shrink; ids late, as people copy them.
 _ID, _DUE, _TASK, _ARGS, _QUEUE, _STATE = 0, 1, 3, 4, 5, 6
-_GIVES = (
+_LIST_GIVES = (
     (_ARGS, 12), (_STATE, 24), (_DUE, 0), (_TASK, 16), (_QUEUE, 8), (_ARGS, 6), (_ID, 13),
     (_STATE, 9), (_TASK, 9), (_ARGS, 0),
 )  # fmt: skip
@@ -267,11 +267,11 @@ def rows_of(
         Column("QUEUE"),
         Column("STATE", _STATES),
     )
-    room = None if width is None else Room(width, _GIVES)
-    return table(columns, (_row(task, now, zone) for task in tasks), room)
+    room = None if width is None else Room(width, _LIST_GIVES)
+    return table(columns, (_task_row(task, now, zone) for task in tasks), room)
 
 
-def _row(task: ScheduledTask, now: datetime, zone: tzinfo) -> tuple[str, ...]:
+def _task_row(task: ScheduledTask, now: datetime, zone: tzinfo) -> tuple[str, ...]:
     # The times of an unreadable task are unknown.
     is_read = task.created != EPOCH
     return (

@@ -63,7 +63,7 @@ def show(ctx: click.Context, /, id: str | None, key: str | None, as_json: bool, 
             return
         counts, pauses = reading.counts(delayq), pausing.pauses(delayq)
     screen = Screen(ctx)
-    screen.show(screen_of(task, counts, pauses, zone, screen.width))
+    screen.show(show_screen(task, counts, pauses, zone, screen.width))
     screen.show(_past(ctx, task.id, zone))
 
 
@@ -107,7 +107,7 @@ def _why_gone(ctx: click.Context, task_id: str | None, key: str | None) -> str:
     return why_gone(delayq, zone, Target(task_id, key), HINT)
 
 
-def screen_of(
+def show_screen(
     task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinfo, width: int | None
 ) -> Iterator[Line]:
     """Return the lines of the screen, fitted to *width* columns; ``None``: any width."""

@@ -44,7 +44,7 @@ _COLUMNS = (
     Column("OVERDUE", is_number=True),
     Column("STATE", {"": "yellow"}),
 )
-_GIVES = ((3, 24), (0, 12), (3, 8))  # the order in which columns of a wide row shrink
+_QUEUES_GIVE = ((3, 24), (0, 12), (3, 8))  # the order in which columns of a wide row shrink
 _GAP = "   "
 
 
@@ -64,10 +64,10 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
         ctx.obj.echo(json.dumps(found.facts()))
         return
     screen, path = Screen(ctx), path_in_words(found, delayq.services)
-    screen.show(screen_of(found, path, zone_of(ctx), screen.width))
+    screen.show(status_screen(found, path, zone_of(ctx), screen.width))
 
 
-def screen_of(found: Status, path: str, zone: tzinfo, width: int | None) -> Iterator[Line]:
+def status_screen(found: Status, path: str, zone: tzinfo, width: int | None) -> Iterator[Line]:
     """Return the lines of the screen, fitted to *width* columns; ``None``: any width."""
     yield [
         ("delayq", "bold"),
@@ -146,8 +146,8 @@ def _queues(found: Status, now: datetime, zone: tzinfo, width: int | None) -> It
     in_order = sorted(
         found.queues, key=lambda counts: (-counts.overdue, -counts.waiting, counts.queue)
     )
-    rows = (_row(counts, pauses.get(counts.queue, "")) for counts in in_order[:SHOWN])
-    yield from table(_COLUMNS, rows, None if width is None else Room(width, _GIVES))
+    rows = (_queue_row(counts, pauses.get(counts.queue, "")) for counts in in_order[:SHOWN])
+    yield from table(_COLUMNS, rows, None if width is None else Room(width, _QUEUES_GIVE))
     if len(in_order) > SHOWN:
         yield [(_MORE_QUEUES.format(len(in_order) - SHOWN), "")]
     if not found.queues_complete:
@@ -155,7 +155,7 @@ def _queues(found: Status, now: datetime, zone: tzinfo, width: int | None) -> It
         yield [(_FIRST_ONLY.format(looked_at, found.counts.scheduled), "")]
 
 
-def _row(counts: QueueCounts, state: str) -> Sequence[str]:
+def _queue_row(counts: QueueCounts, state: str) -> Sequence[str]:
     return (
         plain(counts.queue) or _UNREADABLE,
         f"{counts.waiting:,}",

@@ -28,7 +28,7 @@ from kombu.exceptions import ChannelError
 from celery_delayq.contrib.adoption import batches
 from celery_delayq.contrib.adoption.batches import ASK_AGAIN, Batches, is_stored
 from celery_delayq.contrib.care import copying
-from celery_delayq.contrib.care.checking import check
+from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.contrib.care.resharding import Resharding
 from celery_delayq.contrib.rules import writing
 from celery_delayq.contrib.store_query import StoreQuery
@@ -760,7 +760,7 @@ class Inside:
         An entry that comes back from a lease waits without its key while another entry has that
         key. When the other one has left, the key stays free until a repair.
         """
-        found = [one for one in check(self._entries) if (one.kind, one.part) != KEYLESS]
+        found = [one for one in check_store(self._entries) if (one.kind, one.part) != KEYLESS]
         return sorted(map(str, found))
 
     def look(self, queued: int) -> list[bytes]:
