@@ -192,9 +192,9 @@ def _commands(command: click.Command, path: str) -> Iterator[str]:
 
 
 def _json() -> Iterator[str]:
-    for command, makers in JSON.items():
+    for name, makers in JSON.items():
         for field in (one for maker in makers for one in _fields(maker)):
-            yield f"celery delayq {command} --json, {field}"
+            yield f"celery delayq {name} --json, {field}"
     for field in counts_facts(Counts(*[0] * 9)):
         yield f"celery delayq status --json, {field}"
 

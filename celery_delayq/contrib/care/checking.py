@@ -117,12 +117,12 @@ class Uses:
         for found, _, _, shared in _slices(self._shard, part):
             for name, member, changed in shared:
                 self._count(name, member, int.from_bytes(changed, "big"))
-            for kind, task_id, field in found:
+            for kind, task_id, which in found:
                 if part == "templates":
-                    self._uncounted.append(field)
+                    self._uncounted.append(which)
                     continue
                 self._reads_all &= kind != b"unreadable_record"
-                yield _finding(kind.decode(), task_id, part, field)
+                yield _finding(kind.decode(), task_id, part, which)
 
     def _means(self, name: bytes) -> bool:
         return self._names is None or name in self._names

@@ -8,6 +8,8 @@ a process finds that node; ``slot_owner``, what each refusal of a Cluster means;
 the shards of a store share.
 """
 
+from __future__ import annotations
+
 from .address import nodes_of, owner_of
 from .slot_owner import SlotOwner
 

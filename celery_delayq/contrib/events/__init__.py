@@ -7,7 +7,9 @@
 ``celery_delayq/signals.py``, which users import, has the signals themselves.
 """
 
-from .retries import listen as set_up
+from __future__ import annotations
+
+from .retries import set_up
 from .telling import hooks
 
 __all__ = ["hooks", "set_up"]

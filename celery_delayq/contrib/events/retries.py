@@ -17,7 +17,7 @@ logger = logger_of(__name__)
 _RETRIED, _GAVE_WAY = "delayq_retried", "delayq_gave_way"
 
 
-def listen(_app: Celery) -> None:
+def set_up(_app: Celery) -> None:
     """Let a worker that has stored RETRY check whether the retry is cancelled already."""
     task_retry.connect(_retried, dispatch_uid=__name__)
 

@@ -6,6 +6,8 @@
 ``defer`` has the exception that the task raises; ``catching`` catches it and schedules the task.
 """
 
+from __future__ import annotations
+
 from ...core.integration.apply_async import Defer
 from .catching import configured, in_worker, set_up
 

@@ -7,6 +7,8 @@
 moved.
 """
 
+from __future__ import annotations
+
 from .address import asked_once, group_of
 from .group import ASKED_ONCE, SentinelGroup
 

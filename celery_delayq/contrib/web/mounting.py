@@ -12,9 +12,7 @@ from ...core.services import HasServices
 from .app import Pages
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
-
-    Application = Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 
 def wsgi(
@@ -25,7 +23,7 @@ def wsgi(
     hide_arguments: bool = False,
     trusted_origins: Iterable[str] = (),
     hosts: Iterable[str] = (),
-) -> Application:
+) -> WSGIApplication:
     """Return the pages as a WSGI application, which works under any path.
 
     Args:
