@@ -42,9 +42,10 @@ class Leaf(NamedTuple):
         folder: Its folder in ``contrib``.
         at: The points at which the core calls it.
         commands: The names of its commands of ``celery delayq``, with the module of each.
-        worker_step: The module and class of its step for workers, or empty.
+        worker_step: Its step for workers: ``.module:Class``, ``:Class`` if that is in the
+            ``__init__.py``, or empty.
         consumer_step: The same for a worker's consumer.
-        methods: The module and class of the methods that it gives to ``DelayQ``, or empty.
+        methods: The class of the methods that it gives to ``DelayQ``, in the same form.
     """
 
     folder: str
@@ -68,22 +69,24 @@ _RULES = {"rules": "command_rules"}
 _RULES_AT = (SCAN, CONFIGURED, ADVANCED)
 
 LEAVES = {
-    "adoption": Leaf("adoption", consumer_step="adopting:AdoptingStep"),
+    "adoption": Leaf("adoption", consumer_step=".adopting:AdoptingStep"),
     "canvas": Leaf("canvas", at=(CONFIGURED,)),
-    "care": Leaf("care", commands=_CARE, methods="methods:CareMethods"),
+    "care": Leaf("care", commands=_CARE, methods=".methods:CareMethods"),
     "cluster": Leaf("cluster"),
     "control": Leaf("control", at=(SET_UP, WORKER, COMMAND_LINE)),
-    "copies": Leaf("copies", consumer_step="guard:GuardingStep"),
+    "copies": Leaf("copies", consumer_step=".guard:GuardingStep"),
     "django": Leaf("django", at=(DJANGO,)),
     "events": Leaf("events", at=(HOOKS, SET_UP)),
-    "held": Leaf("held", consumer_step="watching:HoldingStep"),
-    "history": Leaf("history", commands=_HISTORY, methods="methods:HistoryMethods"),
-    "metrics": Leaf("metrics", at=(SCAN,), worker_step="step:MetricsStep"),
-    "putoff": Leaf("putoff", at=(SET_UP, CONFIGURED, WORKER), consumer_step="receiving:NotingStep"),
-    "rules": Leaf("rules", _RULES_AT, _RULES, "step:RulesStep", methods="methods:RuleMethods"),
+    "held": Leaf("held", consumer_step=".watching:HoldingStep"),
+    "history": Leaf("history", commands=_HISTORY, methods=".methods:HistoryMethods"),
+    "metrics": Leaf("metrics", at=(SCAN,), worker_step=".step:MetricsStep"),
+    "putoff": Leaf(
+        "putoff", at=(SET_UP, CONFIGURED, WORKER), consumer_step=".receiving:NotingStep"
+    ),
+    "rules": Leaf("rules", _RULES_AT, _RULES, ".step:RulesStep", methods=".methods:RuleMethods"),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("testing"),
-    "undo": Leaf("undo", commands={"undo": "command_undo"}, methods="methods:UndoMethods"),
+    "undo": Leaf("undo", commands={"undo": "command_undo"}, methods=".methods:UndoMethods"),
     "web": Leaf("web", commands={"web": "command_web"}),
 }
 
@@ -112,7 +115,7 @@ def call(point: str, *app: Any) -> list[Any]:
 def steps() -> list[tuple[str, str]]:
     """List the steps of leaves: the blueprint, and the class's path for Celery to import."""
     return [
-        (blueprint, f"{_module(leaf_)}.{step}")
+        (blueprint, f"{_module(leaf_)}{step}")
         for leaf_ in LEAVES.values()
         for blueprint, step in (("worker", leaf_.worker_step), ("consumer", leaf_.consumer_step))
         if step
@@ -122,7 +125,7 @@ def steps() -> list[tuple[str, str]]:
 def methods() -> list[type]:
     """Import and return the classes whose methods ``DelayQ`` has beside those of the core."""
     paths = [f"{OPERATIONS}.methods:Operations"] if OPERATIONS else []
-    paths += [f"{_module(leaf_)}.{leaf_.methods}" for leaf_ in LEAVES.values() if leaf_.methods]
+    paths += [f"{_module(leaf_)}{leaf_.methods}" for leaf_ in LEAVES.values() if leaf_.methods]
     found = (path.partition(":") for path in paths)
     return [getattr(import_module(module), name) for module, _, name in found]
 
