@@ -78,7 +78,7 @@ LIMITS = {
     # Workers, and what they say.
     "worker_stop_s": "core.integration.delayq.STOP_TIMEOUT",
     "worker_first_look_s": "core.integration.startup.FIRST_LOOK",
-    "workers_answer_s": "operations.workers.WAIT",
+    "workers_answer_s": "operations.workers.WORKERS_WAIT",
     "adoption_again_s": "contrib.adoption.batches.ASK_AGAIN",
     "query_answer_s": "contrib.store_query.ANSWER_WITHIN",
     "query_again_s": "contrib.store_query.ASK_AGAIN",
