@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from operator import attrgetter
@@ -15,7 +15,7 @@ from ..clock import from_ms
 from ..errors import UnreadableRecord
 from .calls import Shard
 from .keys import Target, named, target_of
-from .record import LAST_MS, Extras, Record, time_in
+from .record import Extras, Record, time_in
 from .scripts import parts_of
 from .values import HistoryEntry, Outcome
 
@@ -309,20 +309,22 @@ class KeyHolder:
 
 def holder_of(shard: Shard, key: str) -> KeyHolder | None:
     """Return the holder of a key, or ``None``."""
-    state, task_id, *more = shard.scripts.call("holder", key=key) or (b"", b"")
-    found = KeyHolder(key, _text(task_id), state.decode())
-    if not more:
-        return found if state else None
-    delivery, ends, first, left, is_for_run = more
-    changed = delivery.rpartition(b".")[2]
-    return replace(
-        found,
-        until=from_ms(min(ends, LAST_MS)),
-        delivered=None if left < 0 else from_ms(left),
+    state, parts = parts_of(shard.scripts.call("holder", key=key))
+    if state == "none":
+        return None
+    delivery = parts.get("d", "")
+    changed = delivery.rpartition(".")[2]
+    first, until, left = (time_in(parts.get(name, -1)) for name in ("f", "u", "t"))
+    return KeyHolder(
+        key,
+        parts["i"],
+        state,
+        until=None if until is None else from_ms(until),
+        delivered=None if left is None else from_ms(left),
         changed=from_ms(int(changed) // 1000) if changed.isdigit() else None,
-        said_by="" if first < 0 else "delivery" if first == ends else "worker",
-        delivery=_text(delivery),
-        until_finished=bool(is_for_run),
+        said_by="" if first is None else "delivery" if first == until else "worker",
+        delivery=delivery,
+        until_finished="r" in parts,
     )
 
 

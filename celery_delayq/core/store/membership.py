@@ -204,7 +204,7 @@ class Registration:
             is_spread = ours.direct and not ours.tagged
             check_alone(self._scripts.connection, "join", until, direct=is_spread)
             check_types(self._scripts.connection, self._scripts.keys, "join", until)
-            now_us, silent_ms, began_ms, *known = self._scripts.call(
+            known = self._scripts.call(
                 "join",
                 until=until,
                 schema=SCHEMA,
@@ -223,25 +223,23 @@ class Registration:
             raise StoreUnavailable(step, error.why, False) from error.__cause__
         except StoreError as error:
             raise type(error)(step, error.why) from error.__cause__
-        schema, shards, broker, hosts, store, app, format_ = (
-            word.decode(errors="replace") for word in known
-        )
-        self._agree("layout", schema, SCHEMA)
-        self._agree("delayq_shards", shards, str(ours.shards))
-        self._agree("broker", broker, ours.broker)
+        self._agree("layout", known.schema, SCHEMA)
+        self._agree("delayq_shards", known.shards, str(ours.shards))
+        self._agree("broker", known.broker, ours.broker)
         if self._scanner:
             self._check_broker()
-        self.joined_ms = self.joined_ms or now_us // 1000
+        now_ms = known.now // 1000
+        self.joined_ms = self.joined_ms or now_ms
         if is_shard:
-            self._warn_if_emptied(began_ms, now_us // 1000)
-            self._warn_of_hosts(hosts)
-            self._warn_of_app(app)
-            if self._scanner and format_ > FORMAT:
-                self._warn(_TOO_OLD, format_, FORMAT)
-            silent = math.inf if silent_ms < 0 else silent_ms
+            self._warn_if_emptied(known.began, now_ms)
+            self._warn_of_hosts(_text(known.hosts))
+            self._warn_of_app(_text(known.app))
+            if self._scanner and _text(known.format) > FORMAT:
+                self._warn(_TOO_OLD, _text(known.format), FORMAT)
+            silent = math.inf if known.silent < 0 else known.silent
             if step == "schedule" and silent > SILENT_MS:
                 self._warn(_NOBODY, ours.url, self._scripts.keys.prefix)
-        return now_us, store
+        return known.now, _text(known.store)
 
     def check_membership(self) -> str:
         """Check, without changing anything, that this process reads what the others write.
@@ -253,12 +251,11 @@ class Registration:
         Raises:
             StoreDiffers: other processes use the store with different settings.
         """
-        schema, shards, broker, hosts = (
-            word.decode(errors="replace") for word in self._scripts.call("agreed")[:4]
-        )
-        if schema:
-            self._agree("layout", schema, SCHEMA)
-            self._agree("delayq_shards", shards, str(self._ours.shards))
+        known = self._scripts.call("agreed")
+        if known.schema:
+            self._agree("layout", known.schema, SCHEMA)
+            self._agree("delayq_shards", known.shards, str(self._ours.shards))
+        broker, hosts = _text(known.broker), _text(known.hosts)
         is_other = broker not in ("", self._ours.broker) or hosts not in ("", self._ours.hosts)
         return " on ".join(filter(None, (broker, hosts))) if is_other else ""
 
@@ -306,8 +303,12 @@ class Registration:
             self.warned.add(text)
             logger.warning(text, *facts)
 
-    def _agree(self, name: str, theirs: str, ours: str) -> None:
-        if theirs != ours:
-            error = StoreDiffers(name, theirs, ours)
+    def _agree(self, name: str, theirs: bytes, ours: str) -> None:
+        if _text(theirs) != ours:
+            error = StoreDiffers(name, _text(theirs), ours)
             self._scripts.hooks.differs(error)
             raise error
+
+
+def _text(word: bytes) -> str:
+    return word.decode(errors="replace")

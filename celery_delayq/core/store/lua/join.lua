@@ -12,11 +12,12 @@ text     remember how long, and how many, tombstones are kept, for `meta`: see p
 text     store    random text: the value of `store`, if it has none
 text     app      name of the process's app; empty: none of its own
 
-Returns  {now in us, silent, began, schema, shards, broker, hosts, store, app, format}, the last seven as the store has them
-         from now on; began: when the shard was joined first, ms, or -1 if that is not known, as of one from before this was
-         noted; format: the newest that its records and rules may have. If this scanner just changed hosts while others are
-         alive, hosts as before: that is worth a warning; empty if no scanner has said any. silent: for how many ms no
-         scanner has been alive; 0 if one is, -1 if none is known
+reply    now, silent, began, schema, shards, broker, hosts, store, app, format
+
+Returns  now, us; for how many ms no scanner has been alive: 0 if one is, -1 if none is known; when the shard was joined
+         first, ms, or -1 if that is not known, as of one from before this was noted; and as the store has them from now
+         on, the last being the newest format that its records and rules may have. If this scanner just changed hosts
+         while others are alive, hosts as before: that is worth a warning; empty if no scanner has said any
 Cost     O(log S), S scanners; if the history becomes shorter, as much more
 Keeps    the settings in common. The broker is that of the first process that joins. A process with another one changes
          nothing, unless the only shard has no entry and no scanner is alive: then the broker is its own, and the store
