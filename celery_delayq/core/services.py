@@ -146,11 +146,8 @@ class Services:
         reach = math.inf if self.endpoint.may_move else REACH
         return Connection(self.endpoint, reach=reach)
 
-    def steps_by_shard(self, *, owes: bool = False) -> list[ScannerSteps]:
-        """Return a scanner's steps for each shard, over a new connection to each node.
-
-        With *owes*, they record that ``REVOKED`` must be stored for tasks that are skipped as late.
-        """
+    def steps_by_shard(self) -> list[ScannerSteps]:
+        """Return a scanner's steps for each shard, over a new connection to each node."""
         from .store.delivery import new_name
 
         connection, name, hooks = self.connect(), new_name(), self.hooks
@@ -162,14 +159,12 @@ class Services:
             self._scripts_of(connection.at(shard.keys.slot), shard.keys, hooks)
             for shard in self.scripts
         ]
-        return [self.steps(shard, name, owes=owes, meeting_place=meeting_place) for shard in shards]
+        return [self.steps(shard, name, meeting_place) for shard in shards]
 
     def steps(
         self,
         scripts: Scripts,
         name: str | None = None,
-        *,
-        owes: bool = False,
         meeting_place: Registration | None = None,
     ) -> ScannerSteps:
         """Return the named scanner's steps for one shard."""
@@ -184,7 +179,7 @@ class Services:
             alive=settings.safety_interval * GONE_AFTER,
             name=name,
             catch_up=settings.catch_up,
-            owes=owes,
+            owes=self.has_backend,
             meeting_place=meeting_place,
         )
 

@@ -555,7 +555,7 @@ def new_scanner(services: Services, mark: Mark | None = None) -> Scanner:
 
 
 def _parts(services: Services, mark: Mark | None) -> Parts:
-    relays = new_relays(services, owes=mark is not None)
+    relays = new_relays(services)
     steps_by_shard = [relay.steps for relay in relays]
     outbox = None if mark is None else Outbox(services.steps_by_shard(), mark, services.take_back)
     return Parts(
@@ -575,19 +575,18 @@ def _backoff(server: Server | None) -> Backoff:
     return Backoff(longest=ELECTION) if server is not None and server.may_move else Backoff()
 
 
-def new_relays(services: Services, *, owes: bool = False) -> list[Relay]:
+def new_relays(services: Services) -> list[Relay]:
     """Make a relay for each shard, with their own connections to the store and the broker."""
     lease = services.settings.lease
     link = Link(services.app.connection_for_write, timeout=min(PUBLISH_TIMEOUT, lease * 0.3))
-    steps_by_shard = services.steps_by_shard(owes=owes)
+    steps_by_shard = services.steps_by_shard()
     return [Relay(steps, link, lease=lease, hooks=services.hooks) for steps in steps_by_shard]
 
 
-def hand_over(services: Services, *, owes: bool = False) -> int:
+def hand_over(services: Services) -> int:
     """Deliver all due tasks once; return how many were delivered.
 
     In a Cluster, a node that is away delays only its own shards; then it raises at the end.
-    With *owes*, note in the store that ``REVOKED`` must be stored for tasks that were too late.
 
     Raises:
         BrokerDown: the broker cannot be reached; its tasks keep waiting.
@@ -595,17 +594,17 @@ def hand_over(services: Services, *, owes: bool = False) -> int:
     """
     shards = services.settings.shards
     try:
-        return _hand_over_each(services, owes=owes)
+        return _hand_over_each(services)
     except StoreDiffers:
         if services.settings.shards == shards:
             raise
-    return _hand_over_each(services, owes=owes)
+    return _hand_over_each(services)
 
 
-def _hand_over_each(services: Services, *, owes: bool) -> int:
+def _hand_over_each(services: Services) -> int:
     away = set[Address | None]()
     went, failed = 0, None
-    for relay in new_relays(services, owes=owes):
+    for relay in new_relays(services):
         steps = relay.steps
         node = steps.node
         if node in away:

@@ -186,7 +186,7 @@ class DelayQ(_Methods):
         """
         from ..handover.scanner import hand_over
 
-        return hand_over(self.services, owes=self.services.has_backend)
+        return hand_over(self.services)
 
     def scanner(self) -> Scanner:
         """A scanner for you to start and stop; it also stores ``REVOKED`` for cancelled tasks.
@@ -195,8 +195,8 @@ class DelayQ(_Methods):
         """
         from ..handover.scanner import new_scanner
 
-        owes = self.services.has_backend
-        mark = partial(mark_revoked, self.app, late=True) if owes else None
+        marks = self.services.has_backend
+        mark = partial(mark_revoked, self.app, late=True) if marks else None
         return new_scanner(self.services, mark)
 
     def acting(self, name: str) -> AbstractContextManager[None]:
