@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from datetime import timezone
 from shlex import quote
 from typing import Any
 
 from celery.app.task import Task
 
-from ..core.errors import InvalidOption
+from ..core.errors import InvalidOption, StoreError
 from ..core.hooks import by
 from ..core.services import HasServices, Services
 from ..core.store import Pause, What, lane_for, lane_in_words
 from ..core.store.counts import OVERDUE
-from ..core.tasks.selection import note
 from ..core.text import counted, lasting, logger_of, plain
 
 logger = logger_of(__name__)
@@ -53,7 +53,7 @@ def pause(
     if not isinstance(late, bool):
         raise InvalidOption("late", late, "true or false")
     delayq.services.entries.pause(lane_for(queue, name), queue or name or "", late=late)
-    note(delayq.services, What.PAUSED, _lane_name(queue, name))
+    _note(delayq.services, What.PAUSED, queue, name)
     logger.info("%s is paused%s", lane_in_words(queue, name), by())
 
 
@@ -87,13 +87,17 @@ def resume(
     was_paused = delayq.services.entries.resume(lane_for(queue, name), rate)
     if was_paused:
         at = "" if rate is None else f", at {rate:g} tasks a second"
-        note(delayq.services, What.RESUMED, _lane_name(queue, name))
+        _note(delayq.services, What.RESUMED, queue, name)
         logger.info("%s is resumed%s%s", lane_in_words(queue, name), at, by())
     return was_paused
 
 
-def _lane_name(queue: str | None, task: str | None) -> str:
-    return f"q{queue}" if queue is not None else f"t{task}" if task is not None else ""
+def _note(services: Services, what: What, queue: str | None, task: str | None) -> None:
+    """Add the event to the history, if there is one; no error is raised, as the change is done."""
+    if services.settings.history:
+        lane = f"q{queue}" if queue is not None else f"t{task}" if task is not None else ""
+        with suppress(StoreError):
+            services.entries.note(what, lane)
 
 
 def pauses(delayq: HasServices) -> list[Pause]:
