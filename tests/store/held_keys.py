@@ -10,6 +10,7 @@ from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry
 from celery_delayq.core.store.keys import target_of_key
 from celery_delayq.core.store.record import Extras, header_for
+from celery_delayq.core.store.schedule import Addition
 from celery_delayq.errors import AlreadyScheduled
 from tests.store.support import FAR_MS, NOW_MS, new_record
 from tests.support.waiting import PATIENCE
@@ -56,7 +57,7 @@ def answer(store, conflict, extras=FINISHED, task_id="new", due_ms=FAR_MS, **opt
     """Schedule a task; return the receipt or the error."""
     record = new_record(task_id, header_for("L", "celery"), share=True).with_extras(extras)
     [told] = store.entries.schedule(
-        [NewEntry(task_id, When("at", due_ms), record, conflict)], **options
+        [NewEntry(task_id, When("at", due_ms), record, conflict)], Addition(**options)
     )
     return told
 

@@ -45,6 +45,7 @@ from celery_delayq.core.store.record import (
     lane_for,
     whole,
 )
+from celery_delayq.core.store.schedule import Addition
 from celery_delayq.core.store.scripts import Scripts, load
 from celery_delayq.errors import DelayQError
 from tests.support.shards import SHARDS
@@ -248,7 +249,7 @@ class Store:
         self, task_id, record, due_ms, *, when=None, conflict="", delivery=None, run="", **options
     ) -> int:
         new = NewEntry(task_id, when or When("at", due_ms), record, conflict, delivery, run)
-        (answer,) = self.entries.schedule([new], **options)
+        (answer,) = self.entries.schedule([new], Addition(**options))
         if isinstance(answer, DelayQError):
             raise answer
         assert answer.task_id == task_id

@@ -26,6 +26,7 @@ from celery_delayq.core.store.changes import Move, Removal, Rewrite, changed, re
 from celery_delayq.core.store.entries import OldEntry
 from celery_delayq.core.store.keys import target_of_key, target_of_member
 from celery_delayq.core.store.record import Extras, NewRecord, Template, header_for, lane_for
+from celery_delayq.core.store.schedule import Addition
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import (
     AlreadyScheduled,
@@ -366,7 +367,7 @@ def _keep(ready):
     record = new_record("new", header_for("L", "celery"), "", share=True)
     record = record.with_extras(Extras("key of list"))
     new = NewEntry("new", When("at", NOW_MS), record, "keep")
-    assert ready.store.entries.schedule([new], revokes="all")[0].task_id == "list"
+    assert ready.store.entries.schedule([new], Addition(revokes="all"))[0].task_id == "list"
 
 
 def _replace_leased(ready):

@@ -8,6 +8,7 @@ from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry, Outcome
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import Extras, Template, header_for, labels_for
+from celery_delayq.core.store.schedule import Addition
 from celery_delayq.errors import AlreadyScheduled, InFlight
 from tests.store.support import FAR_MS, LINES, NOW_MS, PLACES, ROUTE, WAITING, new_record
 
@@ -85,7 +86,9 @@ def new(task_id, conflict, due_ms=FAR_MS, *, kind="L", extras=KEY):
 
 
 def schedule(store, task_id, due_ms=FAR_MS, conflict="replace", *, extras=KEY, **options):
-    (answer,) = store.entries.schedule([new(task_id, conflict, due_ms, extras=extras)], **options)
+    (answer,) = store.entries.schedule(
+        [new(task_id, conflict, due_ms, extras=extras)], Addition(**options)
+    )
     return answer
 
 
@@ -247,7 +250,9 @@ def test_an_entry_that_the_next_one_of_its_call_replaces_is_returned_as_uncertai
 
 def test_an_entry_that_gives_way_after_its_id_was_replaced_is_uncertain(store):
     unknown(store)
-    _, answer = store.entries.schedule([new("b", "replace"), new("old", "keep")], revokes="all")
+    _, answer = store.entries.schedule(
+        [new("b", "replace"), new("old", "keep")], Addition(revokes="all")
+    )
     assert (answer.task_id, answer.existed) == ("b", True)
     assert [(one.task_id, one.outcome) for one in answer.cancelled] == [("old", Outcome.UNCERTAIN)]
 
@@ -331,7 +336,7 @@ def test_more_than_fits_one_step_is_asked_for_again(store, limits):
     entries = [new(f"new {one}", "replace", extras=Extras(f"k{one}")) for one in range(10)]
 
     operations = len(store.known_calls()[0])
-    answers = store.entries.schedule(entries, revokes="replaced")
+    answers = store.entries.schedule(entries, Addition(revokes="replaced"))
 
     assert len(store.known_calls()[0]) - operations > 2
     assert [answer.cancelled[0].task_id for answer in answers] == [

@@ -9,6 +9,7 @@ from celery_delayq.core.clock import MAX_DUE_MS, When, after, due_in_ms
 from celery_delayq.core.store import NewEntry, Outcome, State
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import header_for
+from celery_delayq.core.store.schedule import Addition
 from celery_delayq.errors import AlreadyDead, AlreadyScheduled, InvalidDueTime, StoreUnavailable
 from tests.store.support import (
     DUE_AT_ONCE,
@@ -199,5 +200,5 @@ def test_nothing_of_a_dead_ghost_clings_to_a_new_entry_of_its_id(store):
 def test_a_call_whose_time_is_over_schedules_nothing(store):
     new = NewEntry("a", When("at", FAR_MS), new_record("a", header_for("L", "celery")))
     with pytest.raises(StoreUnavailable):
-        store.entries.schedule([new], until=clock.monotonic())
+        store.entries.schedule([new], Addition(until=clock.monotonic()))
     assert store.entries.find("a") is None

@@ -5,6 +5,7 @@ import pytest
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import NewEntry, Receipt
 from celery_delayq.core.store.record import header_for
+from celery_delayq.core.store.schedule import Addition
 from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreFull
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
@@ -19,7 +20,7 @@ def new(task_id, due_ms=FAR_MS, *, to=LIST, share=True, when=None, payload=""):
 
 def schedule(store, *many, **options):
     """Each entry's due time in ms, or the reason of its refusal."""
-    answers = store.entries.schedule(many, **options)
+    answers = store.entries.schedule(many, Addition(**options))
     for new_entry, answer in zip(many, answers, strict=True):
         assert not isinstance(answer, Receipt) or answer.task_id == new_entry.task_id
     return [answer.due_ms if isinstance(answer, Receipt) else answer for answer in answers]

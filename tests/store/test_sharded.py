@@ -21,6 +21,7 @@ from celery_delayq.core.store.changes import Move, Removal, Rewrite
 from celery_delayq.core.store.delivery import Copies, ScannerSteps
 from celery_delayq.core.store.keys import shard_of
 from celery_delayq.core.store.record import EVERYTHING, Extras, header_for
+from celery_delayq.core.store.schedule import Addition
 from celery_delayq.errors import (
     AlreadyScheduled,
     AlreadyTaken,
@@ -170,7 +171,9 @@ def test_a_running_task_takes_a_key_though_its_own_entry_is_still_leased(entries
     shard_steps = ScannerSteps(link.scripts, Membership(5.0, shards=SHARDS), **settings)
 
     def answer(supersede):
-        (one,) = entries.schedule([new("id-1", share=False, key="key-1")], supersede=supersede)
+        (one,) = entries.schedule(
+            [new("id-1", share=False, key="key-1")], Addition(supersede=supersede)
+        )
         return type(one)
 
     entries.schedule([new("id-1", 1000, RELAY)])
@@ -194,11 +197,11 @@ def test_while_the_shard_of_an_id_is_away_it_is_asked_again(entries, on_call, fa
     assert shard_of("id-1", SHARDS) != shard_of("key-1", SHARDS)
     entry = new("id-1", share=False, key="key-1")
     if failures == 2:
-        (receipt,) = entries.schedule([entry], pauses=[0, 0])
+        (receipt,) = entries.schedule([entry], Addition(pauses=[0, 0]))
         assert receipt.task_id == "id-1"
         return
     with pytest.raises(StoreUnavailable, match="schedule failed: refused") as caught:
-        entries.schedule([entry], pauses=[0, 0])
+        entries.schedule([entry], Addition(pauses=[0, 0]))
     assert not caught.value.may_have_run
     assert entries.counts().scheduled == 0
 

@@ -7,6 +7,7 @@ from celery_delayq.core.store import NewEntry, Outcome
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.delivery import MAX_REFUSALS
 from celery_delayq.core.store.record import Extras, header_for
+from celery_delayq.core.store.schedule import Addition
 from tests.store.support import FAR_MS, NOW_MS, PLACES, ROUTE, new_record
 
 TAGGED = Extras("k", ("one", "two", "ü"), 10**12)
@@ -34,7 +35,7 @@ def schedule(store, task_id, extras=OTHER, conflict="replace", kind="L", **optio
     destination = header_for(kind, "celery" if kind == "L" else ROUTE)
     record = new_record(task_id, destination, share=True).with_extras(extras)
     (answer,) = store.entries.schedule(
-        [NewEntry(task_id, When("at", FAR_MS), record, conflict)], **options
+        [NewEntry(task_id, When("at", FAR_MS), record, conflict)], Addition(**options)
     )
     assert not isinstance(answer, Exception)
 

@@ -644,8 +644,9 @@ class _Entrance:
         interceptor, request = self.interceptor, self.request
         message = recorded(interceptor.producer, body, **options)
         # A captured message's size was checked before: its call must not fail.
-        limited = not request.captured
-        ready = interceptor.entry(message, request, self.task_id, self.policy, limited=limited)
+        ready = interceptor.entry(
+            message, request, self.task_id, self.policy, limited=not request.captured
+        )
         # A task's own `apply_async` may send two messages: the first is the call's.
         if not request.writes and request.answer.ready is None:
             request.answer.ready = ready

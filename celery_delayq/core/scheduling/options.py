@@ -242,8 +242,12 @@ class EntryOptions:
         """Return *new* with these options."""
         if self is PLAIN:
             return new
-        record = new.record.with_extras(self.extras)
-        return replace(new, record=record, conflict=self.conflict, run=self.run)
+        return replace(
+            new,
+            record=new.record.with_extras(self.extras),
+            conflict=self.conflict,
+            run=self.run,
+        )
 
     def holding(self, hold: Hold | None) -> EntryOptions:
         """Return the options of an entry that continues a run, and takes its key along."""

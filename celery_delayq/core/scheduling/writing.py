@@ -42,6 +42,7 @@ from ..message.headers import (
 from ..message.outgoing import OutgoingMessage
 from ..services import Services
 from ..store import Cancelled, NewEntry, Receipt, Wanted, id_beside
+from ..store.schedule import Addition
 from ..text import logger_of
 
 logger = logger_of(__name__)
@@ -125,7 +126,7 @@ def write(
         services: The services of their app.
         new: The entries.
         policy: Celery's retry policy.
-        supersede: See :meth:`Entries.schedule`.
+        supersede: See :class:`Addition`.
         given_out: Whether a caller may know their ids already. Then an entry that is not written,
             as another one is kept, also becomes ``REVOKED``.
 
@@ -135,16 +136,18 @@ def write(
     store = services.configured
     settings = store.settings
     until = clock.monotonic() + settings.timeout
-    pauses = _pauses(policy)
     # Without a conflict policy no task can be replaced, and no backend is needed.
     can_replace = any(entry.conflict for entry in new)
     owed = can_replace and services.has_backend
-    tells = can_replace and bool(services.hooks.hears_messages())
-    revokes = ("all" if given_out else "replaced") if owed else "none"
+    what = Addition(
+        supersede=supersede,
+        revokes=("all" if given_out else "replaced") if owed else "none",
+        tells=can_replace and bool(services.hooks.hears_messages()),
+        until=until,
+        pauses=_pauses(policy),
+    )
     try:
-        answers = store.entries.schedule(
-            new, supersede=supersede, revokes=revokes, tells=tells, until=until, pauses=pauses
-        )
+        answers = store.entries.schedule(new, what)
     except StoreError as error:
         services.hooks.unscheduled(len(new), type(error).__name__)
         raise

@@ -47,10 +47,13 @@ class _Change:
     Attributes:
         chosen: The filter of a selection; entries that no longer match it are skipped.
         revision: The revision that the only target must have; ``None``: any.
+        until: When to give up, by the monotonic clock; ``None``: ``delayq_timeout`` after each
+            step began.
     """
 
     chosen: str = ""
     revision: int | None = None
+    until: float | None = None
 
     @property
     def _seen(self) -> bytes:
@@ -160,23 +163,14 @@ Changing = Union[Removal, Move]
 AnyChange = Union[Removal, Move, Rewrite]
 
 
-def changed(
-    shard: Shard, what: Changing, targets: Sequence[Target], until: float | None = None
-) -> Iterator[list[Change]]:
-    """Change entries of a shard; yield what was done, in order, step by step.
-
-    Args:
-        shard: Their shard.
-        what: The change.
-        targets: The entries.
-        until: When to give up, by the monotonic clock.
-    """
+def changed(shard: Shard, what: Changing, targets: Sequence[Target]) -> Iterator[list[Change]]:
+    """Change entries of a shard; yield what was done, in order, step by step."""
     left = list(targets)
     while left:
         some, left = left[:CHUNK], left[CHUNK:]
         script, arguments = what.asked(some)
         text, *more = shard.calls.call(
-            script, until=until, filter=what.chosen, max_bytes=MAX_BYTES, **arguments
+            script, until=what.until, filter=what.chosen, max_bytes=MAX_BYTES, **arguments
         )
         words = [word.split(b":") for word in text.split(b" ")]
         # The rows refer to places in the whole chunk, so yield all of it.
@@ -189,10 +183,8 @@ def changed(
         left = [who for who, word in zip(some, words, strict=True) if word == _AGAIN] + left
 
 
-def rewritten(
-    shard: Shard, parts: Sequence[tuple[Target, Rewrite]], until: float | None = None
-) -> list[Change]:
-    """Rewrite up to 100 entries of a shard; all to release or none, chosen by one filter.
+def rewritten(shard: Shard, parts: Sequence[tuple[Target, Rewrite]]) -> list[Change]:
+    """Rewrite up to 100 entries of a shard; all to release or none, by one filter, until one time.
 
     Returns:
         A change for each part, in order; ``UNCHANGED`` if you must read the record again. The error
@@ -206,7 +198,7 @@ def rewritten(
     try:
         (text,) = shard.calls.call(
             "rewrite",
-            until=until,
+            until=first.until,
             releases=int(first.releases),
             filter=first.chosen,
             max_bytes=MAX_BYTES,
@@ -221,8 +213,8 @@ def rewritten(
     return [_read(shard, what, who, word) for (who, what), word in zip(parts, words, strict=True)]
 
 
-def one(shard: Shard, what: AnyChange, who: Target, until: float) -> tuple[Outcome, Change]:
-    """Change one entry; arguments as of :func:`changed`.
+def one(shard: Shard, what: AnyChange, who: Target) -> tuple[Outcome, Change]:
+    """Change one entry.
 
     Raises:
         UnreadableRecord: its record cannot be read, and it is not to be removed as a dead one.
@@ -230,16 +222,16 @@ def one(shard: Shard, what: AnyChange, who: Target, until: float) -> tuple[Outco
         AlreadyScheduled: another entry has its new key.
     """
     if isinstance(what, Rewrite):
-        (change,) = rewritten(shard, [(who, what)], until)
+        (change,) = rewritten(shard, [(who, what)])
     else:
-        ((change,),) = changed(shard, what, [who], until)
+        ((change,),) = changed(shard, what, [who])
     error = change.error
     if isinstance(error, UnreadableRecord) and isinstance(what, Removal) and who[:1] != b"m":
         # Only a record tells the last change.
         asks = what.only_dead and what.revision is None
         member = selection.dead_member(shard, error.task_id) if asks else None
         if member is not None:
-            return one(shard, what, target_of_member(member), until)
+            return one(shard, what, target_of_member(member))
         if error.why == _NO_RECORD:
             return Outcome.NOT_FOUND, change
     if error is not None:

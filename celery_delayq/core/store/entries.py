@@ -23,7 +23,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
@@ -49,7 +49,7 @@ from .listing import MAX_SIZE
 from .lookup import Departure, Entry, KeyHolder, State
 from .membership import Membership, Registration
 from .record import NewRecord
-from .schedule import schedule
+from .schedule import PLAIN, Addition, schedule
 from .scripts import Scripts
 from .selection import Filter
 from .values import (
@@ -88,21 +88,12 @@ def to_ask(shards: Sequence[Shard], who: Target) -> Sequence[Shard]:
     return [shards[own]] if who[:1] == b"k" else [*shards[own:], *shards[:own]]
 
 
-def refused(
-    shards: Sequence[Shard],
-    new: Sequence[NewEntry],
-    *,
-    supersede: bool,
-    until: float,
-    pauses: Iterable[float],
+def _refused(
+    shards: Sequence[Shard], what: Addition, new: Sequence[NewEntry]
 ) -> dict[int, DelayQError]:
     """Return by place the new entries whose id waits on its own shard, but their key has another.
 
     Each shard looks only at itself, and an id must not wait twice.
-
-    Args:
-        shards, new: All shards, and the entries.
-        supersede, until, pauses: As for :func:`schedule.schedule`.
     """
     errors: dict[int, DelayQError] = {}
     shard_by_id: dict[str, int] = {}
@@ -112,30 +103,31 @@ def refused(
         if shard_by_id.setdefault(entry.task_id, here) != here:
             error = AlreadyScheduled(entry.task_id)
         elif own != here:
-            error = _in_the_way(shards[own], entry.task_id, supersede, until, pauses)
+            error = _in_the_way(shards[own], what, entry.task_id)
         if error is not None:
             errors[place] = error
     return errors
 
 
-def _in_the_way(
-    shard: Shard, task_id: str, supersede: bool, until: float, pauses: Iterable[float]
-) -> DelayQError | None:
+def _in_the_way(shard: Shard, what: Addition, task_id: str) -> DelayQError | None:
     try:
-        entry = _found(shard, task_id, until, pauses)
+        entry = _found(shard, what, task_id)
     except UnreadableRecord:
         return AlreadyScheduled(task_id)
-    # The running task schedules itself anew, and this is the entry that delivered it.
-    if entry is None or (supersede and (entry.state is State.IN_FLIGHT or entry.facts.attempts)):
+    if entry is None:
         return None
-    return (InFlight if entry.state is State.IN_FLIGHT else AlreadyScheduled)(task_id)
+    is_under_way = entry.state is State.IN_FLIGHT
+    # The running task schedules itself anew, and this is the entry that delivered it.
+    if what.supersede and (is_under_way or entry.facts.attempts):
+        return None
+    return (InFlight if is_under_way else AlreadyScheduled)(task_id)
 
 
-def _found(shard: Shard, task_id: str, until: float, pauses: Iterable[float]) -> Entry | None:
-    attempts = Attempts(until, iter(pauses))
+def _found(shard: Shard, what: Addition, task_id: str) -> Entry | None:
+    attempts = Attempts(what.until, iter(what.pauses))
     while True:
         try:
-            return lookup.find(shard, task_id, until)
+            return lookup.find(shard, task_id, what.until)
         except StoreUnavailable as error:
             # The call that schedules was not sent yet.
             attempts.wait_after(StoreUnavailable("schedule", error.why, False))
@@ -334,35 +326,18 @@ class Entries:
 
     @_over_its_shards
     def schedule(
-        self,
-        new: Sequence[NewEntry],
-        *,
-        supersede: bool = False,
-        revokes: str = "none",
-        tells: bool = True,
-        until: float | None = None,
-        pauses: Iterable[float] = (),
+        self, new: Sequence[NewEntry], what: Addition = PLAIN
     ) -> list[Receipt | DelayQError]:
         """Schedule entries, in one step per shard; see :func:`schedule.schedule`."""
         shards = self.unasked_shards
-        until = clock.monotonic() + shards[0].calls.timeout if until is None else until
-
-        def step(shard: Shard, some: Sequence[NewEntry]) -> list[Receipt | DelayQError]:
-            return schedule(
-                shard,
-                some,
-                supersede=supersede,
-                revokes=revokes,
-                tells=tells,
-                until=until,
-                pauses=pauses,
-            )
-
+        # All shards together have the time of one call.
+        end = clock.monotonic() + shards[0].calls.timeout
+        what = replace(what, until=min(what.until, end))
         if len(shards) == 1:
-            return step(shards[0], new)
-        refusals = refused(shards, new, supersede=supersede, until=until, pauses=pauses)
+            return schedule(shards[0], what, new)
+        refusals = _refused(shards, what, new)
         rest = [entry for place, entry in enumerate(new) if place not in refusals]
-        answers = iter(self.in_parts(rest, step))
+        answers = iter(self.in_parts(rest, lambda shard, some: schedule(shard, what, some)))
         return [refusals.get(place) or next(answers) for place in range(len(new))]
 
     def wait_for_replicas(self, receipts: Sequence[Receipt], wanted: Wanted) -> int:
@@ -388,10 +363,11 @@ class Entries:
             The answer of the first shard that has it. If none has it: ``HANDED_OVER``, if one
             knows of that.
         """
-        until = clock.monotonic() + self.unasked_shards[0].calls.timeout
+        # All shards together have the time of one call.
+        what = replace(what, until=clock.monotonic() + self.unasked_shards[0].calls.timeout)
         best: tuple[Outcome, Change] | None = None
         for shard in to_ask(self.unasked_shards, who):
-            answer = changes.one(shard, what, who, until)
+            answer = changes.one(shard, what, who)
             if answer[0] not in _GONE:
                 return answer
             if best is None or answer[0] is Outcome.HANDED_OVER:

@@ -1,8 +1,14 @@
-"""The step that schedules entries."""
+"""The step that schedules entries.
+
+An ``Addition``, made at the face, travels whole to ``schedule``. Behind it stand the arguments of
+the script, which only this module knows, and how its words are read.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Union
 from urllib.parse import unquote_to_bytes
 
@@ -34,51 +40,46 @@ _IN_THE_WAY: Mapping[bytes, Callable[..., AlreadyScheduled]] = {
 Answer = Union[Receipt, DelayQError]
 
 
-def schedule(
-    shard: Shard,
-    new: Sequence[NewEntry],
-    *,
-    supersede: bool = False,
-    revokes: str = "none",
-    tells: bool = True,
-    until: float | None = None,
-    pauses: Iterable[float] = (),
-) -> list[Answer]:
-    """Schedule entries of a shard, all in one step of Redis; the caller limits their number.
+@dataclass(frozen=True, kw_only=True)
+class Addition:
+    """Add new entries.
 
-    Args:
-        shard: The shard.
-        new: The entries.
+    Attributes:
         supersede: The caller is this very task, running. An entry with its id is replaced if it may
             have been delivered; one still in the store is another task, and stays.
         revokes: For which tasks to note that ``REVOKED`` must be stored: ``none``; ``replaced``
             ones; or ``all``: also for a new entry that gives way to another, if its id was already
             given out.
         tells: Whether to return the messages of tasks that give way, also with ``none``.
-        until: When to give up, by the monotonic clock.
+        until: When to give up, by the monotonic clock; after ``delayq_timeout`` at the latest.
         pauses: Seconds before each repetition while Redis cannot be reached.
+    """
+
+    supersede: bool = False
+    revokes: str = "none"
+    tells: bool = True
+    until: float = math.inf
+    pauses: Iterable[float] = ()
+
+
+PLAIN = Addition()
+
+
+def schedule(shard: Shard, what: Addition, new: Sequence[NewEntry]) -> list[Answer]:
+    """Schedule entries of a shard, all in one step of Redis; the caller limits their number.
 
     Returns:
         For each a receipt, or the reason why it was not scheduled: ``AlreadyScheduled`` (the entry
         with its id or key is untouched), ``InFlight``, or ``InvalidDueTime`` (past 2255-06-05).
     """
-    until = clock.monotonic() + shard.calls.timeout if until is None else until
     answers: list[Answer | None] = [None] * len(new)
     left = list(range(len(new)))
     while left:
-        replies = _ask(
-            shard,
-            [new[place] for place in left],
-            supersede=supersede,
-            revokes=revokes,
-            tells=tells,
-            until=until,
-            pauses=pauses,
-        )
+        replies = _ask(shard, what, [new[place] for place in left])
         for place, answer in zip(left, replies, strict=True):
             answers[place] = answer
         left = [place for place in left if answers[place] is None]
-        if left and clock.monotonic() >= until:
+        if left and clock.monotonic() >= what.until:
             # Others changed the conflicting entries each time, or those exceed MAX_BYTES.
             for place in left:
                 answers[place] = StoreUnavailable("schedule", "it took too long", False)
@@ -86,33 +87,24 @@ def schedule(
     return [answer for answer in answers if answer is not None]
 
 
-def _ask(
-    shard: Shard,
-    new: Sequence[NewEntry],
-    *,
-    supersede: bool,
-    revokes: str,
-    tells: bool,
-    until: float,
-    pauses: Iterable[float],
-) -> list[Answer | None]:
+def _ask(shard: Shard, what: Addition, new: Sequence[NewEntry]) -> list[Answer | None]:
     # A template that this process has sent before is usually in the store. Leave it out, unless
     # there are many entries.
     known: Container[bytes] = shard.templates if len(new) == 1 else ()
     operation, first = new_operation(), new[0].delivery
 
     def arguments(known: Container[bytes]) -> list[Any]:
-        return _arguments(new, known, lambda moment: shard.calls.time_of(moment, until))
+        return _arguments(new, known, lambda moment: shard.calls.time_of(moment, what.until))
 
     text, *more = shard.calls.call(
         "schedule",
         operation=operation,
-        until=until,
-        pauses=pauses,
+        until=what.until,
+        pauses=what.pauses,
         whole=lambda: {"entries": arguments(())},
-        supersede=int(supersede),
-        revokes=revokes,
-        tells=int(tells),
+        supersede=int(what.supersede),
+        revokes=what.revokes,
+        tells=int(what.tells),
         latest=MAX_DUE_MS,
         max_bytes=MAX_BYTES,
         keep_ms=first.keep_ms if first else 0,

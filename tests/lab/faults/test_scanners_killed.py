@@ -1,6 +1,7 @@
 """Scanners that are killed while they move many due entries: nothing lost, nothing twice."""
 
 import json
+import math
 from dataclasses import replace
 from unittest import mock
 
@@ -18,12 +19,12 @@ def fill(delayq):
     with mock.patch.object(entries, "schedule", wraps=entries.schedule) as schedule:
         for number in range(2):  # the second one of a kind shares its template with the first
             delayq.note.apply_async(task_id=f"{number:05}", delayq_at=LONG_AGO)
-        (new,), options = schedule.call_args
-    options["until"] = None  # each call has its own
+        (new, what), _ = schedule.call_args
+    what = replace(what, until=math.inf)  # each call has its own
     ids = [f"{number:05}" for number in range(COUNT)]
     for first in range(2, COUNT, SLICE):
         some = ids[first : first + SLICE]
-        entries.schedule([replace(new[0], task_id=task_id) for task_id in some], **options)
+        entries.schedule([replace(new[0], task_id=task_id) for task_id in some], what)
     return ids
 
 

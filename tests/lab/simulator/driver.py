@@ -62,6 +62,7 @@ from celery_delayq.core.store.record import (
     header_for,
     whole,
 )
+from celery_delayq.core.store.schedule import Addition
 from celery_delayq.core.store.scripts import Script
 from celery_delayq.core.store.selection import Filter, Position
 from celery_delayq.core.store.values import Outcome
@@ -145,7 +146,6 @@ class Caller:
 
     def __init__(self, scripts: Any, timeout: float):
         self._known = Known(scripts, timeout)
-        self._timeout = timeout
 
     @property
     def _entries(self) -> Entries:
@@ -167,9 +167,9 @@ class Caller:
             return [Answer(self._edit(who, one).name)]
         if one.kind in ("cancel", "undo", "reschedule"):
             return [self._change(who, one)]
-        until = clock.monotonic() + self._timeout
-        new, pauses = [_new_entry(one, task_id) for task_id in one.ids], [0.2, 0.2, 0.2]
-        return [*map(_answer_of, entries.schedule(new, revokes="all", until=until, pauses=pauses))]
+        new = [_new_entry(one, task_id) for task_id in one.ids]
+        what = Addition(revokes="all", pauses=[0.2, 0.2, 0.2])
+        return [*map(_answer_of, entries.schedule(new, what))]
 
     def follow(self, one: Any, hold: Hold, *, goes_on: bool) -> list[Answer]:
         """Make a planned call of a run that holds a key, for its own id.
@@ -186,9 +186,8 @@ class Caller:
         new = _new_entry(replace(one, key="") if goes_on else one, hold.id)
         if holds.continues({"retries": int(goes_on)}, {}):
             new = PLAIN.holding(hold).of(new)
-        until, revokes = clock.monotonic() + self._timeout, "all" if goes_on else "replaced"
-        revokes = revokes if one.conflict else "none"
-        given = self._entries.schedule([new], supersede=True, revokes=revokes, until=until)
+        revokes = ("all" if goes_on else "replaced") if one.conflict else "none"
+        given = self._entries.schedule([new], Addition(supersede=True, revokes=revokes))
         return [*map(_answer_of, given)]
 
     def sweep(self, one: Any, cursor: str | None, told: Callable[[int, str], None]) -> int:
@@ -367,7 +366,7 @@ class Taker:
             Unavailable: it is not known what became of them.
         """
         new = [self._entry(one, puts_off=puts_off) for one in given]
-        return self._entries.schedule(new, until=clock.monotonic() + self._timeout)
+        return self._entries.schedule(new)
 
     def _entry(self, one: Any, *, puts_off: bool) -> NewEntry:
         message = one.message
