@@ -5,7 +5,7 @@
             --> freeing    free, holder
             --> pausing    pause, resume, pauses
             --> status, health
-            --> selecting  select ---> RewritableSelection: edits and releases many tasks, too
+            --> selection  select ---> RewritableSelection: edits and releases many tasks, too
     cli ------> all of them, and the leaves' commands
 
 No module here uses a Redis key.

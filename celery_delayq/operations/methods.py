@@ -15,7 +15,7 @@ from ..core.integration.methods import TaskMethods
 from ..core.services import services_of
 
 if TYPE_CHECKING:
-    from . import editing, freeing, health, pausing, selecting, status
+    from . import editing, freeing, health, pausing, selection, status
     from .bulk import Bulk
     from .times import Spread
 else:
@@ -39,7 +39,7 @@ else:
             return method.__get__(delayq, owner)
 
     editing, freeing, health = map(_Later, ("editing", "freeing", "health"))
-    pausing, selecting, status = map(_Later, ("pausing", "selecting", "status"))
+    pausing, selection, status = map(_Later, ("pausing", "selection", "status"))
 
 
 class Operations(TaskMethods):
@@ -48,8 +48,8 @@ class Operations(TaskMethods):
     edit = editing.edit
     holder = freeing.holder
     free = freeing.free
-    select = selecting.select
-    aselect = selecting.aselect
+    select = selection.select
+    aselect = selection.aselect
     status = status.status
     health = health.health
     pause = pausing.pause

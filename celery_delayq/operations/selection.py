@@ -1,22 +1,29 @@
-"""Selections whose messages can be changed: edited, or released."""
+"""Selections whose messages can be changed, too: edited, or released."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from celery.app.task import Task
+
+from ..core.clock import TimeInput
 from ..core.errors import InvalidOption
-from ..core.store import Position
+from ..core.services import HasServices
+from ..core.store import Position, State
 from ..core.store.changes import WAITING
+from ..core.tasks import selection
 from ..core.tasks.changing import Changes
-from ..core.tasks.scheduled_task import of_many
+from ..core.tasks.reading import OneOf, Picks
 from ..core.tasks.selection import (
     Count,
     Progress,
     Selection,
     Tally,
+    of_many,
     report,
     telling_so_far,
 )
+from ..core.threads import awaited
 from .editing_many import EditMany
 from .edits import KEPT, Edit
 from .releasing import Release, Released, ReleaseTally, refuse_canvases, refuse_runs
@@ -117,3 +124,25 @@ class RewritableSelection(Selection):
                     rewriting.step(shard, some, tally)
                     self._at = self._begun.behind(number, Position.of(some[-1]))
                     report(progress, tally)
+
+
+def select(
+    delayq: HasServices,
+    *,
+    tag: OneOf[str] | None = None,
+    task: OneOf[Task[..., Any] | str] | None = None,
+    queue: OneOf[str] | None = None,
+    state: OneOf[State | str] | None = None,
+    after_due: TimeInput | None = None,
+    before_due: TimeInput | None = None,
+    all: bool = False,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> RewritableSelection:
+    """Select tasks; see :func:`celery_delayq.core.tasks.selection.select`."""
+    picks = Picks(tag, task, queue, state, after_due, before_due, all, limit, cursor)
+    return RewritableSelection(delayq.services, picks)
+
+
+select.__doc__ = selection.select.__doc__
+aselect = awaited(select, reads=True)

@@ -26,7 +26,6 @@ from celery_delayq.core.store import (
     Membership,
     NewEntry,
     Outcome,
-    Position,
     Shard,
     selection,
 )
@@ -370,7 +369,7 @@ class Store:
 
     def pages(self, chosen: Filter):
         """The members that a selection may mean, page by page."""
-        return selection.pages(self.shard, chosen, *selection.start(self.shard), Position())
+        return selection.begin(self.shard, chosen).pages()
 
     def edit(self, task_id, payload="", *, entry=None, **options):
         """Give an entry, as it was read, another message, and so on: see `edited`."""

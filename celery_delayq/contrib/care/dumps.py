@@ -9,15 +9,14 @@ are read once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ...core.store import selection
 from ...core.store.calls import Shard
 from ...core.store.entries import Entries
 from ...core.store.lookup import Facts, State
 from ...core.store.record import Record
-from ...core.store.selection import Filter, Position
+from ...core.store.selection import Filter, Position, begin
 
 READ = 100  # entries read in a step: some 3 ms of Redis's time
 READ_BYTES = 1_000_000  # about as many bytes of records are read at a time
@@ -80,13 +79,11 @@ def kept_in(entries: Entries) -> Iterator[Kept]:
         StoreDiffers: the store was emptied meanwhile, and is another one now.
     """
     for shard in entries.shards:
-        store, start = selection.start(shard)
-        for members in selection.pages(shard, Filter(whole=True), store, start, Position()):
+        walk = begin(shard, Filter(whole=True))
+        for members in walk.pages():
             yield from _read(shard, members)
         # A dead entry without its record is found only here.
-        for members in selection.pages(
-            shard, Filter(states=(State.DEAD,)), store, start, Position()
-        ):
+        for members in replace(walk, chosen=Filter(states=(State.DEAD,))).pages():
             lost = [member for member in members if Position.of(member).number == 0]
             yield from (kept for kept in _read(shard, lost) if kept.place == _LOST)
 

@@ -23,7 +23,7 @@ from . import selection
 from .calls import Shard
 from .lookup import Entry, Facts, State, entry_of
 from .record import Record
-from .selection import READ, Filter, Position
+from .selection import READ, Filter
 
 PAGE = 200
 PAGE_BYTES = 4_000_000
@@ -302,11 +302,11 @@ def _tagged(
 def _places(shards: Sequence[Shard], chosen: Filter) -> list[SortKey]:
     found: list[SortKey] = []
     for shard_number, shard in enumerate(shards):
-        store, last = selection.start(shard)
-        for members in selection.pages(shard, chosen, store, last, Position()):
+        walk = selection.begin(shard, chosen)
+        for members in walk.pages():
             for entry in selection.peek(shard, chosen, members):
                 number = number_of(entry.member)
-                found.append(SortKey(entry.due_ms, number, shard_number, entry.member, store))
+                found.append(SortKey(entry.due_ms, number, shard_number, entry.member, walk.store))
             if len(found) > MOST:
                 tags = chosen.tags[0] if len(chosen.tags) == 1 else list(chosen.tags)
                 raise InvalidOption("tag", tags, _SORTED)

@@ -4,8 +4,8 @@
     else          passes over `records` (or, by state: `leased`, `dead`, or the indexes of paused
                   entries), which have no order: each finds the first MOST after the pass before
 
-The step that changes an entry checks again that the selection includes it. A :class:`Filter` is
-what scripts take, here and in a listing.
+A :class:`Filter` is what scripts take, here and in a listing; with a shard, and where it began, it
+is a :class:`Walk`. The step that changes an entry checks again that the selection includes it.
 """
 
 from __future__ import annotations
@@ -105,6 +105,9 @@ class Position:
         return cls(number, "" if number else member[6:].decode(errors="replace"))
 
 
+_BEGIN = Position()
+
+
 @dataclass(frozen=True)
 class Match:
     """An entry that a selection met.
@@ -134,159 +137,127 @@ class Match:
         return self.facts.due_ms
 
 
+@dataclass(frozen=True)
+class Walk:
+    """A walk over the entries of a shard that may match, in the order of insertion.
+
+    Attributes:
+        shard: The shard.
+        chosen: The filter.
+        store: The store's name when the walk began.
+        last: The last insertion number then.
+    """
+
+    shard: Shard
+    chosen: Filter
+    store: str
+    last: int
+
+    def pages(self, behind: Position = _BEGIN) -> Iterator[list[bytes]]:
+        """Yield members that may match, in order, after *behind*.
+
+        Raises:
+            StoreDiffers: the store was emptied, and is another one now.
+        """
+        return self._tagged(behind) if self.chosen.tags else self._passes(behind)
+
+    def counts(self, behind: Position) -> Iterator[int]:
+        """Yield part by part how many entries match, if :attr:`Filter.is_found_by_way`."""
+        if self.chosen.tags:
+            yield self._step(way="count", after=behind.number, upto=self.last).size
+            return
+        met: set[int] = set()  # numbers, which take less memory than members
+        for members in self._scan(behind, [self.last]):
+            before = len(met)
+            met.update(int.from_bytes(member[:6], "big") // 2 for member in members)
+            yield len(met) - before
+
+    def _tagged(self, behind: Position) -> Iterator[list[bytes]]:
+        filters = (replace(self.chosen, tags=(tag,)) for tag in self.chosen.tags)
+        walks = (replace(self, chosen=chosen) for chosen in filters)
+        found = merge(*(walk._of_tag(behind) for walk in walks), key=_sorting)
+        # Once each: an entry may have several of the tags, and an aborted script may have left a
+        # member with another last bit.
+        members = (next(same) for _, same in groupby(found, _sorting))
+        while page := list(islice(members, PAGE)):
+            yield page
+
+    def _of_tag(self, behind: Position) -> Iterator[bytes]:
+        cursor = b"1"
+        while cursor != b"0":
+            step = self._step(way="tag", after=behind.number, upto=self.last, count=PAGE)
+            yield from step.members
+            cursor = step.cursor
+            behind = Position.of(step.members[-1]) if step.members else behind
+
+    def _passes(self, behind: Position) -> Iterator[list[bytes]]:
+        is_full = True
+        while is_full:
+            members = self._pass(behind)
+            is_full = len(members) == MOST
+            for first in range(0, len(members), PAGE):
+                yield members[first : first + PAGE]
+            behind = Position.of(members[-1]) if members else behind
+
+    def _pass(self, behind: Position) -> list[bytes]:
+        """Return the first MOST members after a position, in order."""
+        found: dict[bytes, bytes] = {}
+        last = [self.last]
+        for members in self._scan(behind, last):
+            found.update((_sorting(member), member) for member in members)
+            if len(found) > 2 * MOST:
+                found = {key: found[key] for key in sorted(found)[:MOST]}
+                last[0] = Position.of(found[max(found)]).number
+        rest = (found[key] for key in sorted(found))
+        return list(islice((member for member in rest if Position.of(member) > behind), MOST))
+
+    def _scan(self, behind: Position, last: Sequence[int]) -> Iterator[list[bytes]]:
+        """Yield all members found without order, up to *last*; some come twice."""
+        # Those without a number share 0; the caller distinguishes them.
+        after = behind.number - (behind.number == 0)
+        for way in self.chosen.ways:
+            cursor, count = b"", FIRST
+            while cursor != b"0":
+                step = self._step(
+                    way=way, after=after, upto=last[0], cursor=cursor or b"0", count=count
+                )
+                yield step.members
+                cursor, count = step.cursor, next_count(count, step.size, PAGE)
+
+    def _step(self, **asked: Any) -> Any:
+        found = _sift(self.shard, filter=self.chosen.text, **asked)
+        here = found.store.decode(errors="backslashreplace")
+        if here != self.store:
+            raise StoreDiffers("name", here, self.store)
+        return found
+
+
+def begin(shard: Shard, chosen: Filter) -> Walk:
+    """Return a walk over the entries that are there now."""
+    return Walk(shard, chosen, *start(shard))
+
+
 def start(shard: Shard) -> tuple[str, int]:
     """Return the store's name, and the last insertion number."""
-    found = _sift(shard, "start")
+    found = _sift(shard, way="start")
     if not found.store:
         shard.calls.join()
-        found = _sift(shard, "start")
+        found = _sift(shard, way="start")
     return found.store.decode(errors="backslashreplace"), found.last
-
-
-def pages(
-    shard: Shard, chosen: Filter, store: str, start: int, behind: Position
-) -> Iterator[list[bytes]]:
-    """Yield members that may match, in order, after *behind* and up to *start*.
-
-    Raises:
-        StoreDiffers: the store was emptied, and is another one now.
-    """
-    if chosen.tags:
-        return _tagged(shard, chosen, store, start, behind)
-    return _passes(shard, chosen, store, start, behind)
 
 
 def dead_member(shard: Shard, task_id: str) -> bytes | None:
     """Return the member of a dead entry whose record, and thus its number, cannot be read."""
-    for page in pages(shard, Filter(states=(State.DEAD,)), *start(shard), Position()):
+    for page in begin(shard, Filter(states=(State.DEAD,))).pages():
         for member in page:
             if member[6:] == task_id.encode():
                 return member
     return None
 
 
-def counts(shard: Shard, chosen: Filter, store: str, start: int, behind: Position) -> Iterator[int]:
-    """Yield part by part how many entries match, if :attr:`Filter.is_found_by_way`."""
-    if chosen.tags:
-        yield _step(shard, store, "count", chosen, after=behind.number, upto=start)[1]
-        return
-    met: set[int] = set()  # numbers, which take less memory than members
-    for members in _scan(shard, chosen, store, behind, [start]):
-        before = len(met)
-        met.update(int.from_bytes(member[:6], "big") // 2 for member in members)
-        yield len(met) - before
-
-
-def _tagged(
-    shard: Shard, chosen: Filter, store: str, start: int, behind: Position
-) -> Iterator[list[bytes]]:
-    each = (replace(chosen, tags=(tag,)) for tag in chosen.tags)
-    found = merge(*(_of_tag(shard, tag, store, start, behind) for tag in each), key=_sorting)
-    # Once each: an entry may have several of the tags, and an aborted script may have left a member
-    # with another last bit.
-    members = (next(same) for _, same in groupby(found, _sorting))
-    while page := list(islice(members, PAGE)):
-        yield page
-
-
-def _of_tag(
-    shard: Shard, chosen: Filter, store: str, start: int, behind: Position
-) -> Iterator[bytes]:
-    cursor = b"1"
-    while cursor != b"0":
-        cursor, _, found = _step(
-            shard, store, "tag", chosen, after=behind.number, upto=start, count=PAGE
-        )
-        yield from found
-        behind = Position.of(found[-1]) if found else behind
-
-
-def _passes(
-    shard: Shard, chosen: Filter, store: str, start: int, behind: Position
-) -> Iterator[list[bytes]]:
-    for members in _each_pass(shard, chosen, store, start, behind):
-        for first in range(0, len(members), PAGE):
-            yield members[first : first + PAGE]
-
-
-def _each_pass(
-    shard: Shard, chosen: Filter, store: str, start: int, behind: Position
-) -> Iterator[list[bytes]]:
-    is_full = True
-    while is_full:
-        members = _pass(shard, chosen, store, start, behind)
-        is_full = len(members) == MOST
-        if members:
-            yield members
-            behind = Position.of(members[-1])
-
-
-def _pass(shard: Shard, chosen: Filter, store: str, start: int, behind: Position) -> list[bytes]:
-    """Return the first MOST members after a position, in order."""
-    found: dict[bytes, bytes] = {}
-    last = [start]
-    for members in _scan(shard, chosen, store, behind, last):
-        found.update((_sorting(member), member) for member in members)
-        if len(found) > 2 * MOST:
-            found = {key: found[key] for key in sorted(found)[:MOST]}
-            last[0] = Position.of(found[max(found)]).number
-    rest = (found[key] for key in sorted(found))
-    return list(islice((member for member in rest if Position.of(member) > behind), MOST))
-
-
-def _scan(
-    shard: Shard, chosen: Filter, store: str, behind: Position, last: Sequence[int]
-) -> Iterator[list[bytes]]:
-    """Yield all members found without order, up to *last*; some come twice."""
-    for way in chosen.ways:
-        cursor, count = b"", FIRST
-        while cursor != b"0":
-            cursor, size, members = _step(
-                shard,
-                store,
-                way,
-                chosen,
-                # Those without a number share 0; the caller distinguishes them.
-                after=behind.number - (behind.number == 0),
-                upto=last[0],
-                cursor=cursor or b"0",
-                count=count,
-            )
-            yield members
-            count = next_count(count, size, PAGE)
-
-
-def _step(
-    shard: Shard,
-    store: str,
-    way: str,
-    chosen: Filter,
-    *,
-    after: int,
-    upto: int,
-    cursor: bytes = b"0",
-    count: int = PAGE,
-) -> tuple[bytes, int, list[bytes]]:
-    found = _sift(shard, way, chosen.text, after=after, upto=upto, cursor=cursor, count=count)
-    here = found.store.decode(errors="backslashreplace")
-    if here != store:
-        raise StoreDiffers("name", here, store)
-    return found.cursor, found.size, found.members
-
-
-def _sift(
-    shard: Shard,
-    way: str,
-    chosen: str = "",
-    *,
-    after: int = -1,
-    upto: int = -1,
-    cursor: bytes = b"0",
-    count: int = PAGE,
-) -> Any:
-    return shard.scripts.call(
-        "sift", way=way, cursor=cursor, count=count, after=after, upto=upto, filter=chosen
-    )
+def _sift(shard: Shard, **asked: Any) -> Any:
+    nothing = {"cursor": b"0", "count": PAGE, "after": -1, "upto": -1, "filter": ""}
+    return shard.scripts.call("sift", **{**nothing, **asked})
 
 
 def peek(

@@ -2,9 +2,8 @@
 
     DelayQ, results, cli, control ---> reading    get, tasks, counts, state, handed_over
                                   ---> changing   cancel, reschedule, run_now, retry, remove
-                                  ---> selecting  select ---> Selection: a change of many tasks
+                                  ---> selection  select ---> Selection: many tasks at once
 
 Each function is a method of ``DelayQ``, which is its first argument. ``scheduled_task`` has the
-task that callers read; ``targets`` resolves ids and keys; ``moves`` has the conditions of a
-reschedule. No module here uses a Redis key.
+task that callers read, and what names one. No module here uses a Redis key.
 """

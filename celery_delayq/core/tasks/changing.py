@@ -1,7 +1,9 @@
-"""Changes to a waiting or dead task: cancel, reschedule, run now, retry, remove.
+"""Changes of a waiting or dead task: cancel, reschedule, run now, retry, remove.
 
-Here are also what an edit can change, which ``operations/editing.py`` makes, and the conditions of
-a reschedule, of one task or of many.
+arguments --> Removal, Move --> the store --> hooks, REVOKED --> Outcome
+
+First what an edit can change, which ``operations/editing.py`` makes, and how a move is made of its
+arguments, for one task or for many. Then the changes, each a method of ``DelayQ``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,18 @@
-"""Reads of scheduled tasks: one task, all tasks in due order, counts.
+"""Reads of waiting tasks: one, all in due order, how many.
 
-The store keeps only hashes of queue names. The name with a hash is found among the app's queues,
-paused queues and tasks' destinations. A caller's filters and limits are checked here.
+tag=, queue=, before_due= ... --> Picks --> the store --> entries --> ScheduledTask
+                                                             ^
+                                    the name of its queue ---+
+
+First the picks of a call, made at the face: they travel whole to what reads or changes the tasks.
+Then the reads, each a method of ``DelayQ``. Then how the name of a queue is found, of which the
+store has only a hash: among the app's queues, paused queues and tasks' destinations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import cached_property, partial
 from itertools import chain, islice
@@ -24,61 +30,7 @@ from ..store import Counts, Departure, Entry, Filter, QueueCount, State, checked
 from ..store.counts import falling_due
 from .scheduled_task import Named, ScheduledTask, of_one_task, target_of
 
-
-class QueueNames:
-    """Finds the queue names of entries.
-
-    It calls the store at most once: for the pauses, if neither an entry's destination nor the app
-    has the name.
-    """
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._known: dict[bytes, str] = {}
-
-    def of(self, entry: Entry) -> str:
-        """Return the queue of an entry; empty if its record cannot be read."""
-        record = entry.record
-        if not record.text:
-            return ""
-        _, label = record.labels
-        if label not in self._known:
-            kind = "L" if record.is_for_list else "R"
-            self._known[label] = self._found(QueueCount(label, 0, 0, kind, record.destination))
-        return self._known[label]
-
-    def _found(self, tally: QueueCount) -> str:
-        # Any name with this hash is the right one, so try the cheapest sources first.
-        names = names_in(tally, self._services.broker.options)
-        known = chain(names, self._services.app.amqp.queues, self._paused())
-        return next((name for name in known if label_of(name) == tally.label), names[0])
-
-    def _paused(self) -> Iterator[str]:
-        yield from self._pauses
-
-    @cached_property
-    def _pauses(self) -> list[str]:
-        return [pause.queue for pause in self._services.entries.pauses() if pause.queue]
-
-
-def names_in(tally: QueueCount, options: Any) -> Sequence[str]:
-    """Return possible names of the queue, from a task's destination; the likeliest first."""
-    if tally.kind == "L":
-        return queues_of_list(tally.place, options)
-    # Any client of the store can write an invalid route.
-    try:
-        return [*_names_of(Route.parse(tally.place))]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return [tally.place]
-
-
-def _names_of(route: Route) -> Iterator[str]:
-    yield str(route.routing_key)
-    yield from (str(entity.name) for entity in route.declare)
-
-
 MOST = 100  # values of one filter: scripts compare each entry with all of them
-
 
 Text = TypeVar("Text", bound=str)
 Value = TypeVar("Value")
@@ -86,30 +38,43 @@ Value = TypeVar("Value")
 OneOf = Union[Value, Sequence[Value], set[Value], frozenset[Value]]
 
 
-def filter_of(
-    zone: tzinfo,
-    *,
-    tag: Any = None,
-    task: Any = None,
-    queue: Any = None,
-    state: Any = None,
-    after_due: TimeInput | None = None,
-    before_due: TimeInput | None = None,
-) -> Filter:
-    """Return the filter for the store; the arguments are those of ``select``.
+@dataclass(frozen=True)
+class Picks:
+    """The tasks that a call takes, as its user says it: the arguments of :func:`select`."""
 
-    Raises:
-        InvalidOption: a value is none of its option.
-        InvalidDueTime: not a time.
-    """
-    return Filter(
-        tags=_values("tag", tag, partial(checked_name, "tag")),
-        tasks=_values("task", task, _task_name),
-        queues=_values("queue", queue, _queue_name),
-        states=_values("state", state, _state),
-        after_ms=None if after_due is None else clock.at(after_due, zone).ms,
-        before_ms=None if before_due is None else clock.at(before_due, zone).ms,
-    )
+    tag: OneOf[str] | None = None
+    task: OneOf[Task[..., Any] | str] | None = None
+    queue: OneOf[str] | None = None
+    state: OneOf[State | str] | None = None
+    after_due: TimeInput | None = None
+    before_due: TimeInput | None = None
+    all: bool = False
+    limit: int | None = None
+    cursor: str | None = None
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether there is a filter, valid or not."""
+        filters = (self.tag, self.task, self.queue, self.state, self.after_due, self.before_due)
+        return any(value is not None for value in filters)
+
+    def filter(self, zone: tzinfo) -> Filter:
+        """Return the filter for the store; naive times are in *zone*.
+
+        Raises:
+            InvalidOption: a value, or the limit, is none of its option.
+            InvalidDueTime: not a time.
+        """
+        check_limit(self.limit, "tasks")
+        after, before = self.after_due, self.before_due
+        return Filter(
+            tags=_values("tag", self.tag, partial(checked_name, "tag")),
+            tasks=_values("task", self.task, _task_name),
+            queues=_values("queue", self.queue, _queue_name),
+            states=_values("state", self.state, _state),
+            after_ms=None if after is None else clock.at(after, zone).ms,
+            before_ms=None if before is None else clock.at(before, zone).ms,
+        )
 
 
 def check_limit(limit: int | None, things: str) -> None:
@@ -204,22 +169,25 @@ def tasks(
             belongs to another store. As you iterate: more than 100,000 waiting tasks have the tag.
         InvalidDueTime: *after_due* or *before_due* is not a time.
     """
-    check_limit(limit, "tasks")
+    picks = Picks(tag, task, queue, None, after_due, before_due, limit=limit, cursor=cursor)
+    return in_due_order(delayq.services, picks, newest_first=newest_first)
+
+
+def in_due_order(
+    services: Services, picks: Picks, *, newest_first: bool = False
+) -> Iterator[ScheduledTask]:
+    """Yield waiting tasks in due order; see :func:`tasks`. The picks have no state."""
     if not isinstance(newest_first, bool):
         raise InvalidOption("newest_first", newest_first, "true or false")
-    services = delayq.services
-    zone = services.timezone
-    chosen = filter_of(zone, tag=tag, task=task, queue=queue)
-    earliest_ms = 0 if after_due is None else clock.at(after_due, zone).ms
-    end_ms = clock.MAX_DUE_MS + 1 if before_due is None else clock.at(before_due, zone).ms
+    chosen = picks.filter(services.timezone)
     # islice cannot count further than maxsize, and no store holds that many.
-    size = maxsize if limit is None else min(limit, maxsize)
+    size = maxsize if picks.limit is None else min(picks.limit, maxsize)
     entries = services.entries.waiting(
-        earliest_ms,
-        end_ms,
-        chosen=chosen,
+        0 if chosen.after_ms is None else chosen.after_ms,
+        clock.MAX_DUE_MS + 1 if chosen.before_ms is None else chosen.before_ms,
+        chosen=replace(chosen, after_ms=None, before_ms=None),
         newest_first=newest_first,
-        cursor=cursor,
+        cursor=picks.cursor,
         size=max(1, size),
     )
     queues = QueueNames(services)
@@ -266,3 +234,55 @@ def departure(
 ) -> Departure | None:
     """Return how and when a task left the store; ``None`` if it waits, or the store forgot."""
     return services.entries.departure(target_of(task_id, key))
+
+
+class QueueNames:
+    """Finds the queue names of entries.
+
+    It calls the store at most once: for the pauses, if neither an entry's destination nor the app
+    has the name.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._known: dict[bytes, str] = {}
+
+    def of(self, entry: Entry) -> str:
+        """Return the queue of an entry; empty if its record cannot be read."""
+        record = entry.record
+        if not record.text:
+            return ""
+        _, label = record.labels
+        if label not in self._known:
+            kind = "L" if record.is_for_list else "R"
+            self._known[label] = self._found(QueueCount(label, 0, 0, kind, record.destination))
+        return self._known[label]
+
+    def _found(self, tally: QueueCount) -> str:
+        # Any name with this hash is the right one, so try the cheapest sources first.
+        names = names_in(tally, self._services.broker.options)
+        known = chain(names, self._services.app.amqp.queues, self._paused())
+        return next((name for name in known if label_of(name) == tally.label), names[0])
+
+    def _paused(self) -> Iterator[str]:
+        yield from self._pauses
+
+    @cached_property
+    def _pauses(self) -> list[str]:
+        return [pause.queue for pause in self._services.entries.pauses() if pause.queue]
+
+
+def names_in(tally: QueueCount, options: Any) -> Sequence[str]:
+    """Return possible names of the queue, from a task's destination; the likeliest first."""
+    if tally.kind == "L":
+        return queues_of_list(tally.place, options)
+    # Any client of the store can write an invalid route.
+    try:
+        return [*_names_of(Route.parse(tally.place))]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return [tally.place]
+
+
+def _names_of(route: Route) -> Iterator[str]:
+    yield str(route.routing_key)
+    yield from (str(entity.name) for entity in route.declare)

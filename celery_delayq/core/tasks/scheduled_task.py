@@ -1,9 +1,10 @@
-"""A scheduled task, as read from the store: its facts, and what names it.
+"""A task as read from the store, and what names one.
 
-``ScheduledTask.facts`` is what ``--json`` prints, and ``show``. A target is a task, by what names
-it or by the key under which it waits.
+an entry, and its queue's name --> ScheduledTask --> its facts, as ``show`` and ``--json`` have them
+a result, an id, a ScheduledTask, a key --> the target, as the store takes it
+
+First the task, then its facts, then what names one, with the checks of operations on one task.
 """
-
 
 # No postponed annotations: pydantic would look their names up in the module that pickles name.
 
@@ -31,76 +32,7 @@ from ..message.headers import LAUNCH, put_offs_in
 from ..store import Entry, State, keys, lane_in_words
 from ..store.changes import REVISION_BYTES
 
-
-def facts_of(task: "ScheduledTask") -> dict[str, Any]:
-    """Return the facts about a task, with arguments as text; rare facts only if it has them."""
-    # The times of an unreadable task are unknown.
-    is_read = task.created != EPOCH
-    facts = {
-        "id": task.id,
-        "task": task.task,
-        "args": task.argsrepr,
-        "kwargs": task.kwargsrepr,
-        "queue": task.queue,
-        "due": task.due if is_read else None,
-        "created": task.created if is_read else None,
-        "changed": task.changed if is_read else None,
-        "revision": task.revision,
-        "host": task.host,
-        "state": task.state.value,
-    }
-    more = {
-        "key": task.key,
-        "behind": task.behind,
-        "behind_until": task.behind_until,
-        "tags": list(task.tags),
-        "priority": task.priority,
-        "put_offs": task.put_offs,
-        "reason": task.reason,
-        "error": "" if task.reason else task.error,
-        "attempts": task.attempts,
-        "next_try": task.next_try,
-        "dead_since": task.dead_since,
-        "paused_by": list(task.paused_by),
-        "cursor": task.cursor,
-    }
-    return {**facts, **{name: value for name, value in more.items() if value}}
-
-
-def json_facts_of(task: "ScheduledTask") -> dict[str, Any]:
-    """Return the same as JSON values; see ``ScheduledTask.facts``."""
-    facts = facts_of(task)
-    for name, value in zip(("args", "kwargs"), task.shown_arguments(), strict=True):
-        text, facts[name] = facts[name], _in_json(value)
-        if facts[name] is None:
-            facts[f"{name}repr"] = text
-    values: dict[str, Any] = json.loads(line_of_json(facts))
-    return values
-
-
-def line_of_json(facts: Any) -> str:
-    """Return plain values as a line of JSON; times as text, with their offset."""
-    return json.dumps(facts, default=_plain, allow_nan=False)
-
-
-def _in_json(value: Any) -> Any:
-    """Return *value* as JSON values; ``None`` if it has none."""
-    try:
-        return json.loads(line_of_json(value))
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def _plain(value: Any) -> str:
-    """Return the text of a type that JSON lacks, but Celery's own JSON supports."""
-    if isinstance(value, (date, datetime, time)):
-        return value.isoformat()
-    if isinstance(value, (Decimal, UUID)):
-        return str(value)
-    raise TypeError(value)
-
-
-MAX_SHOWN = 1024  # characters of arguments to show, as in Celery's logs
+_MAX_SHOWN = 1024  # characters of arguments to show, as in Celery's logs
 
 
 @dataclass(frozen=True)
@@ -311,7 +243,7 @@ class ScheduledTask:
             return given
         # Protocol 1 does not have these headers.
         value = self._data[name]
-        return None if value is None else saferepr(value, MAX_SHOWN)
+        return None if value is None else saferepr(value, _MAX_SHOWN)
 
     @cached_property
     def _call(self) -> dict[str, Any]:
@@ -336,14 +268,80 @@ def _parts_of(body: Any) -> dict[str, Any]:
     }
 
 
+def facts_of(task: ScheduledTask) -> dict[str, Any]:
+    """Return the facts about a task, with arguments as text; rare facts only if it has them."""
+    # The times of an unreadable task are unknown.
+    is_read = task.created != EPOCH
+    facts = {
+        "id": task.id,
+        "task": task.task,
+        "args": task.argsrepr,
+        "kwargs": task.kwargsrepr,
+        "queue": task.queue,
+        "due": task.due if is_read else None,
+        "created": task.created if is_read else None,
+        "changed": task.changed if is_read else None,
+        "revision": task.revision,
+        "host": task.host,
+        "state": task.state.value,
+    }
+    more = {
+        "key": task.key,
+        "behind": task.behind,
+        "behind_until": task.behind_until,
+        "tags": list(task.tags),
+        "priority": task.priority,
+        "put_offs": task.put_offs,
+        "reason": task.reason,
+        "error": "" if task.reason else task.error,
+        "attempts": task.attempts,
+        "next_try": task.next_try,
+        "dead_since": task.dead_since,
+        "paused_by": list(task.paused_by),
+        "cursor": task.cursor,
+    }
+    return {**facts, **{name: value for name, value in more.items() if value}}
+
+
+def json_facts_of(task: ScheduledTask) -> dict[str, Any]:
+    """Return the same as JSON values; see ``ScheduledTask.facts``."""
+    facts = facts_of(task)
+    for name, value in zip(("args", "kwargs"), task.shown_arguments(), strict=True):
+        text, facts[name] = facts[name], _in_json(value)
+        if facts[name] is None:
+            facts[f"{name}repr"] = text
+    values: dict[str, Any] = json.loads(line_of_json(facts))
+    return values
+
+
+def line_of_json(facts: Any) -> str:
+    """Return plain values as a line of JSON; times as text, with their offset."""
+    return json.dumps(facts, default=_plain, allow_nan=False)
+
+
+def _in_json(value: Any) -> Any:
+    """Return *value* as JSON values; ``None`` if it has none."""
+    try:
+        return json.loads(line_of_json(value))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _plain(value: Any) -> str:
+    """Return the text of a type that JSON lacks, but Celery's own JSON supports."""
+    if isinstance(value, (date, datetime, time)):
+        return value.isoformat()
+    if isinstance(value, (Decimal, UUID)):
+        return str(value)
+    raise TypeError(value)
+
+
 #: A value that identifies a task: an id, a result, or what ``tasks`` and ``get`` return.
 Named = Union[str, UUID, "AsyncResult[Any]", GroupResult, ScheduledTask]
 
 _EXPECTED = "text of 1 to 512 bytes, a UUID, a result or a ScheduledTask"
 
-_NO_REVISION = "none for a selection: name one task, by its id or key"
-
-# The filters of `select`, and its operations with their arguments.
+# The arguments of `select`, and its operations with theirs.
 _PICKS = {"tag", "task", "queue", "state", "after_due", "before_due", "all"}
 _DOES = {"cancel": "()", "reschedule": "(...)", "run_now": "()", "retry": "()", "remove": "()"}
 
@@ -362,18 +360,6 @@ def of_one_task(operation: Operation) -> Operation:
             many = f"select({wrong}={given[wrong]!r}){does}"
             expected = f"a task's id or key, as {name} is for one task; for many, use {many}"
             raise NotATask(wrong, given[wrong], expected)
-        return operation(*args, **given)
-
-    return cast(Operation, call)
-
-
-def of_many(operation: Operation) -> Operation:
-    """Make an operation on a selection refuse ``if_revision``, which belongs to one task."""
-
-    @wraps(operation)
-    def call(*args: Any, **given: Any) -> Any:
-        if "if_revision" in given:
-            raise InvalidOption("if_revision", given["if_revision"], _NO_REVISION)
         return operation(*args, **given)
 
     return cast(Operation, call)

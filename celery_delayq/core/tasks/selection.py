@@ -1,7 +1,10 @@
-"""Selections: many tasks at once, and the operations on them.
+"""Many tasks at once: they are counted, read, cancelled, moved.
 
-select --start--> pages of members --CHUNK at a time--> the scripts of one --> Count
-           in insertion order, up to the start; the cursor follows the last processed task
+Picks --start--> pages of members --CHUNK at a time--> the scripts of one --> Tally --> Count
+          in insertion order, up to the start; the cursor follows the last processed task
+
+First a selection's cursor, and the counts of what became of its tasks. Then the ``Selection``, with
+its operations, and ``select``, which makes one.
 """
 
 from __future__ import annotations
@@ -9,59 +12,34 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import tzinfo
+from functools import wraps
 from itertools import islice
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from celery.app.task import Task
 
 from ..clock import DelayInput, TimeInput
-from ..errors import DelayQError, InvalidDueTime, InvalidOption, StoreError
+from ..errors import DelayQError, InvalidDueTime, InvalidOption
 from ..hooks import steps_of
 from ..message.headers import warn_of_expiry
 from ..services import HasServices, Services
-from ..store import (
-    CHUNK,
-    Change,
-    Filter,
-    Match,
-    Position,
-    Shard,
-    State,
-    What,
-    selection,
-    target_of_member,
-)
+from ..store import CHUNK, Change, Match, Position, Shard, State, target_of_member
 from ..store.changes import Move, Removal, changed
+from ..store.selection import Walk, peek, read, start
 from ..store.values import Outcome
 from ..threads import awaited
 from .changing import Direction, move_of
-from .reading import OneOf, QueueNames, check_limit, filter_of
-from .scheduled_task import ScheduledTask, of_many
+from .reading import OneOf, Picks, QueueNames
+from .scheduled_task import ScheduledTask
 
-
-def note(services: Services, what: What, lane: str) -> None:
-    """Add the event, if a history is kept; the change is done, so no error is raised.
-
-    Args:
-        services: The app's.
-        what: The kind of the event.
-        lane: ``q`` or ``t``, and the name of the queue or task that was paused or resumed; empty
-            for everything.
-    """
-    if services.settings.history:
-        with suppress(StoreError):
-            services.entries.note(what, lane)
-
-
-LAST_NUMBER = 2**47  # of insertion
+_LAST_NUMBER = 2**47  # of insertion
 
 
 @dataclass(frozen=True)
-class SelectionCursor:
+class _Cursor:
     """The position of a selection.
 
     Attributes:
@@ -78,7 +56,7 @@ class SelectionCursor:
     shard: int = 0
     place: Position = field(default_factory=Position)
 
-    def behind(self, shard: int, place: Position) -> SelectionCursor:
+    def behind(self, shard: int, place: Position) -> _Cursor:
         """Return a cursor of the same selection, further on."""
         return replace(self, shard=shard, place=place)
 
@@ -96,7 +74,7 @@ class SelectionCursor:
         return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
     @classmethod
-    def read(cls, text: str, now: SelectionCursor) -> SelectionCursor:
+    def read(cls, text: str, now: _Cursor) -> _Cursor:
         """Parse *text*, the cursor of an earlier selection; *now* is that of the new one.
 
         Raises:
@@ -118,18 +96,18 @@ class SelectionCursor:
         return made
 
 
-def _unpacked(text: str) -> SelectionCursor | None:
+def _unpacked(text: str) -> _Cursor | None:
     try:
         padded = text + "=" * (-len(text) % 4)
         facts = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         store, digest, starts, shard, number, *task_id = facts
         words, numbers = [store, digest, *task_id], [*starts, shard]
-        is_place = type(number) is int and -1 <= number <= LAST_NUMBER and len(task_id) <= 1
+        is_place = type(number) is int and -1 <= number <= _LAST_NUMBER and len(task_id) <= 1
         if not is_place or {type(word) for word in words} != {str}:
             return None
-        if any(type(figure) is not int or not 0 <= figure <= LAST_NUMBER for figure in numbers):
+        if any(type(figure) is not int or not 0 <= figure <= _LAST_NUMBER for figure in numbers):
             return None
-        return SelectionCursor(store, digest, tuple(starts), shard, Position(number, *task_id))
+        return _Cursor(store, digest, tuple(starts), shard, Position(number, *task_id))
     except (TypeError, ValueError, AttributeError, RecursionError):
         return None
 
@@ -241,6 +219,27 @@ def telling_so_far(tally: Tally) -> Iterator[None]:
         raise
 
 
+_NO_REVISION = "none for a selection: name one task, by its id or key"
+_NO_FILTER = (
+    "tag=, task=, queue=, state=, after_due= or before_due=, which pick tasks, or all=True for "
+    "every task"
+)
+
+Operation = TypeVar("Operation", bound=Callable[..., Any])
+
+
+def of_many(operation: Operation) -> Operation:
+    """Make an operation on a selection refuse ``if_revision``, which belongs to one task."""
+
+    @wraps(operation)
+    def call(*args: Any, **given: Any) -> Any:
+        if "if_revision" in given:
+            raise InvalidOption("if_revision", given["if_revision"], _NO_REVISION)
+        return operation(*args, **given)
+
+    return cast(Operation, call)
+
+
 class Selection:
     """Tasks that match given filters; :meth:`DelayQ.select` makes one.
 
@@ -257,18 +256,15 @@ class Selection:
             URL, and pass it to ``select`` in any process.
     """
 
-    def __init__(
-        self,
-        services: Services,
-        chosen: Filter,
-        cursor: str | None = None,
-        limit: int | None = None,
-    ) -> None:
+    def __init__(self, services: Services, picks: Picks) -> None:
+        if picks.all is not True and not picks.has_filter:
+            raise InvalidOption("all", picks.all, _NO_FILTER)
         self._services = services
-        self._chosen, self._limit = chosen, limit
-        started = services.entries.each(selection.start)
-        begun = SelectionCursor(started[0][0], chosen.digest, tuple(seq for _, seq in started))
-        self._begun = begun if cursor is None else SelectionCursor.read(cursor, begun)
+        self._chosen, self._limit = picks.filter(services.timezone), picks.limit
+        started = services.entries.each(start)
+        starts = tuple(number for _, number in started)
+        begun = _Cursor(started[0][0], self._chosen.digest, starts)
+        self._begun = begun if picks.cursor is None else _Cursor.read(picks.cursor, begun)
         self._names = [name for name, _ in started]
         self._at = self._begun
         self.bulk = token_hex(6)
@@ -281,7 +277,7 @@ class Selection:
         """Yield the tasks, read page by page."""
         self._at, queues = self._begun, QueueNames(self._services)
         for number, shard, page in self._pages():
-            for member, entry in selection.read(shard, self._chosen, page):
+            for member, entry in read(shard, self._chosen, page):
                 self._at = self._begun.behind(number, Position.of(member))
                 yield ScheduledTask.of(entry, self._services.app, queues.of(entry))
             self._at = self._begun.behind(number, Position.of(page[-1]))
@@ -367,32 +363,31 @@ class Selection:
         With a limit, only members that match just now, and no more than that.
         """
         left = self._limit
-        for number, shard, behind in self._shards():
-            name, start = self._names[number], self._begun.starts[number]
-            for found in selection.pages(shard, self._chosen, name, start, behind):
+        for number, walk, behind in self._walks():
+            for found in walk.pages(behind):
                 if left == 0:
                     return
                 page = found
                 if left is not None:
-                    met = selection.peek(shard, self._chosen, found)
+                    met = peek(walk.shard, self._chosen, found)
                     page = [match.member for match in islice(met, min(left, len(found)))]
                     left -= len(page)
                 if page:
-                    yield number, shard, page
+                    yield number, walk.shard, page
 
-    def _shards(self) -> Iterator[tuple[int, Shard, Position]]:
-        """Yield the unfinished shards, each with the position to continue after."""
+    def _walks(self) -> Iterator[tuple[int, Walk, Position]]:
+        """Yield the unfinished walks, each with its shard's number and where to continue."""
         for number, shard in enumerate(self._services.entries.shards):
             behind = self._begun.place_in(number)
             if behind is not None:
-                yield number, shard, behind
+                name, last = self._names[number], self._begun.starts[number]
+                yield number, Walk(shard, self._chosen, name, last), behind
 
     def _count(self, progress: Progress | None) -> Count:
         tally = Tally()
         with telling_so_far(tally):
-            for number, shard, behind in self._shards():
-                name, start = self._names[number], self._begun.starts[number]
-                for found in selection.counts(shard, self._chosen, name, start, behind):
+            for _, walk, behind in self._walks():
+                for found in walk.counts(behind):
                     tally.add(found)
                     report(progress, tally)
         return tally.count
@@ -401,7 +396,7 @@ class Selection:
         tally, self._at = Tally(), self._begun
         with telling_so_far(tally):
             for number, shard, page in self._pages():
-                for met in selection.peek(shard, self._chosen, page):
+                for met in peek(shard, self._chosen, page):
                     tally.met(met.state, would=would(met))
                 self._at = self._begun.behind(number, Position.of(page[-1]))
                 report(progress, tally)
@@ -446,7 +441,8 @@ def _note(services: Services, tally: Tally, made: Sequence[Change]) -> None:
         for change in made
         if change.due_ms is not None
     ]
-    warn_of_expiry(moved)
+    if moved:
+        warn_of_expiry(moved)
     removed = [change.cancelled for change in made if change.cancelled is not None]
     if removed:
         hooks.cancelled(removed)
@@ -454,12 +450,6 @@ def _note(services: Services, tally: Tally, made: Sequence[Change]) -> None:
         if isinstance(change.error, InvalidDueTime):
             raise change.error
         tally.unreadable += change.error is not None
-
-
-_EXPECTED = (
-    "tag=, task=, queue=, state=, after_due= or before_due=, which pick tasks, or all=True for "
-    "every task"
-)
 
 
 def select(
@@ -500,43 +490,5 @@ def select(
             below 0; or *cursor* is invalid, or belongs to another selection or store.
         InvalidDueTime: not a time.
     """
-    chosen = checked_filter(
-        delayq.services.timezone,
-        tag=tag,
-        task=task,
-        queue=queue,
-        state=state,
-        after_due=after_due,
-        before_due=before_due,
-        all=all,
-        limit=limit,
-    )
-    return Selection(delayq.services, chosen, cursor, limit)
-
-
-def checked_filter(
-    zone: tzinfo,
-    *,
-    tag: OneOf[str] | None,
-    task: OneOf[Task[..., Any] | str] | None,
-    queue: OneOf[str] | None,
-    state: OneOf[State | str] | None,
-    after_due: TimeInput | None,
-    before_due: TimeInput | None,
-    all: bool,
-    limit: int | None,
-) -> Filter:
-    """Return the filter of a selection; arguments and errors are those of :func:`select`."""
-    filters = (tag, task, queue, state, after_due, before_due)
-    if all is not True and not any(value is not None for value in filters):
-        raise InvalidOption("all", all, _EXPECTED)
-    check_limit(limit, "tasks")
-    return filter_of(
-        zone,
-        tag=tag,
-        task=task,
-        queue=queue,
-        state=state,
-        after_due=after_due,
-        before_due=before_due,
-    )
+    picks = Picks(tag, task, queue, state, after_due, before_due, all, limit, cursor)
+    return Selection(delayq.services, picks)

@@ -16,7 +16,7 @@ from ...core.tasks.scheduled_task import target_of
 from ...core.tasks.selection import Count
 from ..selection import RewritableSelection
 from ..typed_times import GivenTime, told
-from .chosen_tasks import ChosenTasks, meaning
+from .chosen_tasks import ChosenTasks, Operation, meaning
 from .common import REFUSED, Argument, ErrorSentences, examples
 from .looks import CeleryCommand, CeleryOption
 from .when import TimeParam, earlier, misplaced, moment_of, move_of, now_of, unquoted
@@ -47,7 +47,7 @@ def cancel(meant: ChosenTasks, revoke: bool) -> None:
     ) -> Outcome:
         return changing.cancel(delayq, task_id, key=key, revoke=revoke, if_revision=if_revision)
 
-    meant.change("cancel", "cancelled", one, RewritableSelection.cancel)
+    meant.change(Operation("cancel", "cancelled", one, RewritableSelection.cancel))
 
 
 class _Moving(CeleryCommand):
@@ -134,13 +134,15 @@ def reschedule(
         return f" to {told(moment, zone, name_of(zone))}, {soon(moment, now_of(meant.ctx))}"
 
     meant.change(
-        "reschedule",
-        "rescheduled",
-        one,
-        many,
-        unchanged=_unchanged(only, if_due),
-        beside=lambda: f" to {with_zone(due, zone_of(meant.ctx))}" if due else "",
-        aim=aim,
+        Operation(
+            "reschedule",
+            "rescheduled",
+            one,
+            many,
+            unchanged=_unchanged(only, if_due),
+            beside=lambda: f" to {with_zone(due, zone_of(meant.ctx))}" if due else "",
+            aim=aim,
+        )
     )
 
 
@@ -155,20 +157,20 @@ def _unchanged(only: str | None, if_due: GivenTime | None) -> str:
 @meaning
 def run_now(meant: ChosenTasks) -> None:
     """Deliver tasks now, even if they are paused or dead."""
-    meant.change("run", "due now", changing.run_now, RewritableSelection.run_now)
+    meant.change(Operation("run", "due now", changing.run_now, RewritableSelection.run_now))
 
 
 @click.command(cls=CeleryCommand, epilog=examples("retry order-42", "retry --dead --queue mail"))
 @meaning
 def retry(meant: ChosenTasks) -> None:
     """Try to deliver dead tasks again."""
-    meant.change("retry", "due now", changing.retry, RewritableSelection.retry, unchanged=_NOT_DEAD)
+    retry, many = changing.retry, RewritableSelection.retry
+    meant.change(Operation("retry", "due now", retry, many, unchanged=_NOT_DEAD))
 
 
 @click.command(cls=CeleryCommand, epilog=examples("remove order-42", "remove --dead --dry-run"))
 @meaning
 def remove(meant: ChosenTasks) -> None:
     """Delete dead tasks, even unreadable ones."""
-    meant.change(
-        "remove", "removed", changing.remove, RewritableSelection.remove, unchanged=_NOT_DEAD
-    )
+    remove, many = changing.remove, RewritableSelection.remove
+    meant.change(Operation("remove", "removed", remove, many, unchanged=_NOT_DEAD))

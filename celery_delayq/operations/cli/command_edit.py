@@ -21,7 +21,7 @@ from .. import editing
 from ..edits import KEPT, Edit
 from ..selection import RewritableSelection
 from ..typed_times import GivenTime
-from .chosen_tasks import ChosenTasks, meaning
+from .chosen_tasks import ChosenTasks, Operation, meaning
 from .common import UsageErrors, examples
 from .looks import CeleryCommand, CeleryOption
 from .stdin import STDIN
@@ -116,7 +116,7 @@ def edit(
         return selection.edit(dry_run=dry_run, progress=progress, **changes)
 
     try:
-        meant.change("edit", "edited", one, many)
+        meant.change(Operation("edit", "edited", one, many))
     except TypeError as error:  # arguments that do not fit the task
         raise click.ClickException(plain(error)) from error
 

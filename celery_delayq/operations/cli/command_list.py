@@ -13,10 +13,12 @@ import click
 from ...core.clock import EPOCH
 from ...core.store import State
 from ...core.tasks import reading
+from ...core.tasks.reading import Picks, in_due_order
 from ...core.tasks.scheduled_task import ScheduledTask, line_of_json
+from ...core.tasks.selection import Selection
 from ...core.text import lasting, plain
 from .common import UsageErrors, delayq_of, examples, json_option
-from .filter_options import Filters, Picked, picks
+from .filter_options import Filters, picks
 from .looks import CeleryCommand, CeleryOption
 from .screen import Line, Screen
 from .tables import Column, Room, table
@@ -85,10 +87,7 @@ def list_(
     if limit is None and not (as_json or only_ids):
         limit = LIMIT
     with UsageErrors():
-        picked = filters.picked(ctx)
-        listed = _Listed(
-            ctx, filters.named, picked, cursor, limit, newest_first=newest_first, text=text
-        )
+        listed = _Listed(ctx, filters, cursor, limit, newest_first=newest_first, text=text)
         if as_json:
             Screen(ctx).show([(line_of_json(task.facts()), "")] for task in listed)
         elif only_ids:
@@ -112,8 +111,7 @@ class _Listed:
 
     Args:
         ctx: The command's context.
-        by: The names of the filter options that were given.
-        picked: Their values.
+        filters: The filter options.
         cursor: Where a list in due order continues, or ``None``.
         limit: The maximum number of tasks, or ``None``.
         newest_first: Whether a list in due order begins with the latest due time.
@@ -123,8 +121,7 @@ class _Listed:
     def __init__(
         self,
         ctx: click.Context,
-        by: set[str],
-        picked: Picked,
+        filters: Filters,
         cursor: str | None,
         limit: int | None,
         *,
@@ -133,8 +130,9 @@ class _Listed:
     ) -> None:
         self._ctx = ctx
         self._delayq = delayq_of(ctx)
-        self._by, self._picked = by, picked
-        self._cursor, self._newest_first = cursor, newest_first
+        self._filters, self._by = filters, filters.named
+        self._picks = replace(filters.picked(ctx), cursor=cursor)
+        self._newest_first = newest_first
         # islice cannot count further than maxsize, and no store holds that many.
         self._limit = None if limit is None else min(limit, maxsize - 1)
         # Of tasks without the text, the limit says nothing.
@@ -142,34 +140,29 @@ class _Listed:
         self._is_cut = self._is_any = False
         self._tasks = self._read()
         if text is not None:
-            self._by = {*by, "text"}
+            self._by.add("text")
             self._tasks = (each for each in self._tasks if text.lower() in _arguments(each).lower())
 
     def _read(self) -> Iterator[ScheduledTask]:
-        states = self._picked.state
+        states = self._picks.state
         if states is None:
             return self._in_due_order(self._most)
         if set(states) == {State.SCHEDULED.value}:
             # The list in due order includes paused tasks.
             tasks = self._in_due_order(None)
             return (task for task in tasks if task.state is State.SCHEDULED)
-        for option, value in (("--cursor", self._cursor), ("--newest-first", self._newest_first)):
+        for option, value in (
+            ("--cursor", self._picks.cursor),
+            ("--newest-first", self._newest_first),
+        ):
             if value:
                 raise click.UsageError(f"{option} is for a list in due order.", self._ctx)
-        return iter(self._picked.selection(self._delayq))
+        picks = replace(self._picks, cursor=None)
+        return iter(Selection(self._delayq.services, picks))
 
     def _in_due_order(self, limit: int | None) -> Iterator[ScheduledTask]:
-        return reading.tasks(
-            self._delayq,
-            tag=self._picked.tag,
-            task=self._picked.task,
-            queue=self._picked.queue,
-            after_due=self._picked.after_due,
-            before_due=self._picked.before_due,
-            newest_first=self._newest_first,
-            limit=limit,
-            cursor=self._cursor,
-        )
+        picks = replace(self._picks, state=None, limit=limit)
+        return in_due_order(self._delayq.services, picks, newest_first=self._newest_first)
 
     def __iter__(self) -> Iterator[ScheduledTask]:
         for task in islice(self._tasks, self._limit):
@@ -193,27 +186,23 @@ class _Listed:
             where = f"{services.endpoint.url} (prefix {services.settings.prefix})"
             which = "no such task waits" if self._by else "no task waits"
             self._ctx.obj.error(f"{which} in {where}")
-        say_unknown(
-            self._ctx,
-            queue=self._picked.queue or (),
-            task=self._picked.task or (),
-            tag=self._picked.tag or (),
-        )
+        filters = self._filters
+        say_unknown(self._ctx, queue=filters.queue, task=filters.task, tag=filters.tag)
 
     def _more(self) -> int | None:
         """Return how many more there are; ``None`` if counting them takes a scan."""
-        total = self._total() if self._cursor is None else None
+        total = self._total() if self._picks.cursor is None else None
         more = 0 if total is None else total - (self._limit or 0)
         return more if more > 0 else None
 
     def _total(self) -> int | None:
         if self._by == {"tag"}:
-            return replace(self._picked, state=_WAITING).selection(self._delayq).count()
+            return self._count(replace(self._picks, state=_WAITING))
         if self._by not in (set(), {"state"}, {"overdue"}):
             return None
-        counts, states = reading.counts(self._delayq), {*(self._picked.state or _WAITING)}
+        counts, states = reading.counts(self._delayq), {*(self._picks.state or _WAITING)}
         if not counts.is_exact and states == {State.PAUSED.value}:
-            return self._picked.selection(self._delayq).count()
+            return self._count(self._picks)
         if not counts.is_exact and self._by:
             return None
         if self._by == {"overdue"}:
@@ -225,6 +214,9 @@ class _Listed:
             State.DEAD: counts.dead,
         }
         return sum(totals[State(state)] for state in states)
+
+    def _count(self, picks: Picks) -> int:
+        return Selection(self._delayq.services, picks).count()
 
 
 def _show_ids(ctx: click.Context, tasks: Iterable[ScheduledTask]) -> None:

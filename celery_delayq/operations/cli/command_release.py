@@ -12,7 +12,7 @@ from ...core.errors import DelayQError
 from ...core.text import counted, plain
 from ..releasing import Released
 from ..selection import RewritableSelection
-from .chosen_tasks import ChosenTasks, meaning_many
+from .chosen_tasks import ChosenTasks, Operation, meaning_many
 from .common import examples
 from .looks import CeleryCommand, CeleryOption
 
@@ -47,13 +47,15 @@ def release(meant: ChosenTasks, canvas: bool) -> None:
     """
     releasing = _Releasing(meant, canvas)
     meant.change(
-        "release",
-        "released",
-        _no_single,
-        releasing.step,
-        tell=releasing.tell,
-        rest=f"; {_GOES}",
-        none=releasing.hand_over,
+        Operation(
+            "release",
+            "released",
+            _no_single,
+            releasing.step,
+            tell=releasing.tell,
+            rest=f"; {_GOES}",
+            none=releasing.hand_over,
+        )
     )
 
 

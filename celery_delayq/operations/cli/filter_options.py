@@ -1,23 +1,21 @@
 """Options that select tasks, shared by ``list`` and the commands that change many tasks.
 
-options --> Filters, as typed --> Picked, as ``select`` takes them --> RewritableSelection
+options --> Filters, as typed --> Picks, whose times are instants --> RewritableSelection
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from ...core import clock
-from ...core.services import HasServices
 from ...core.store import State
-from ..selecting import select
-from ..selection import RewritableSelection
+from ...core.tasks.reading import Picks
 from ..typed_times import GivenTime
 from .looks import CeleryOption
 from .when import TimeParam, moment_of, now_of
@@ -29,32 +27,13 @@ _AGAIN = "This and the next three can be given more than once: any of the values
 _STATES = [known.value.lower() for known in State]
 
 
-@dataclass(frozen=True)
-class Picked:
-    """The values of the filter options, as :func:`selecting.select` takes them."""
+Options = TypeVar("Options")
 
-    tag: Sequence[str] | None = None
-    task: Sequence[str] | None = None
-    queue: Sequence[str] | None = None
-    state: Sequence[str] | None = None
-    after_due: datetime | float | None = None
-    before_due: datetime | float | None = None
 
-    def selection(
-        self, delayq: HasServices, *, everything: bool = False, limit: int | None = None
-    ) -> RewritableSelection:
-        """Select their tasks."""
-        return select(
-            delayq,
-            tag=self.tag,
-            task=self.task,
-            queue=self.queue,
-            state=self.state,
-            after_due=self.after_due,
-            before_due=self.before_due,
-            all=everything,
-            limit=limit,
-        )
+def taken(kind: type[Options], given: dict[str, Any]) -> Options:
+    """Take a command's options that are the fields of a dataclass; return them as one."""
+    names = [each.name for each in fields(kind) if each.name in given]  # type: ignore[arg-type]
+    return kind(**{name: given.pop(name) for name in names})
 
 
 @dataclass(frozen=True)
@@ -76,8 +55,8 @@ class Filters:
         given = {name for name, value in vars(self).items() if value not in (None, False, ())}
         return {"state" if name == "dead" else name for name in given}
 
-    def picked(self, ctx: click.Context) -> Picked:
-        """Return their values.
+    def picked(self, ctx: click.Context) -> Picks:
+        """Return their tasks.
 
         Times are instants. An overdue task is due by now, by Redis's clock.
         """
@@ -88,15 +67,9 @@ class Filters:
             if states:
                 raise click.UsageError("--overdue selects waiting tasks; it takes no --state.", ctx)
             states, before = [State.SCHEDULED.value], _earlier(ctx, before)
-        # An empty value is not a missing filter: keep it, so that `select` refuses it.
-        return Picked(
-            self.tag or None,
-            self.task or None,
-            self.queue or None,
-            states or None,
-            after,
-            before,
-        )
+        # An empty value is not a missing filter: keep it, so that the selection refuses it.
+        some = (self.tag or None, self.task or None, self.queue or None, states or None)
+        return Picks(*some, after, before)
 
 
 def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -122,20 +95,9 @@ def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     def give(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
-        def filtered(
-            *context: click.Context,
-            tag: tuple[str, ...],
-            task: tuple[str, ...],
-            queue: tuple[str, ...],
-            state: tuple[str, ...],
-            dead: bool,
-            overdue: bool,
-            after_due: GivenTime | None,
-            before_due: GivenTime | None,
-            **own: Any,
-        ) -> None:
-            filters = Filters(tag, task, queue, state, dead, overdue, after_due, before_due)
-            command(*context, filters=filters, **own)
+        def filtered(*context: click.Context, **given: Any) -> None:
+            given["filters"] = taken(Filters, given)
+            command(*context, **given)
 
         decorated: Callable[..., Any] = filtered
         for names, how in reversed(options):

@@ -8,7 +8,9 @@ from contextlib import suppress
 import click
 
 from ...core.services import HasServices
-from ...core.tasks import reading, selection
+from ...core.tasks import reading
+from ...core.tasks.reading import Picks
+from ...core.tasks.selection import Selection
 from ...core.text import plain
 from .. import finding
 from .common import delayq_of
@@ -30,12 +32,12 @@ def say_unknown(
     delayq, app = delayq_of(ctx), ctx.obj.app
     with suppress(Exception):
         for name in queue:
-            if name not in app.amqp.queues and _is_alone(delayq, queue=name):
+            if name not in app.amqp.queues and _is_alone(delayq, Picks(queue=name, limit=1)):
                 said = f"this app knows no queue {name!r}, and nothing waits for it"
                 ctx.obj.error(f"{said}{_meant(delayq, 'queue', name)}")
         for name in task:
             app.loader.import_default_modules()  # as a worker does
-            if name not in app.tasks and _is_alone(delayq, task=name):
+            if name not in app.tasks and _is_alone(delayq, Picks(task=name, limit=1)):
                 said = f"this app knows no task {name!r}, and none waits"
                 ctx.obj.error(f"{said}{_meant(delayq, 'task', name)}")
         for name in tag:
@@ -48,11 +50,9 @@ def _meant(delayq: HasServices, kind: str, name: str) -> str:
     return f"; did you mean {plain(' or '.join(names))}?" if names else ""
 
 
-def _is_alone(delayq: HasServices, *, queue: str | None = None, task: str | None = None) -> bool:
+def _is_alone(delayq: HasServices, picks: Picks) -> bool:
     """Return whether no waiting task has a name, which other apps may know."""
-    return _is_small(delayq) and not any(
-        True for _ in selection.select(delayq, queue=queue, task=task, limit=1)
-    )
+    return _is_small(delayq) and not any(True for _ in Selection(delayq.services, picks))
 
 
 def _is_small(delayq: HasServices) -> bool:

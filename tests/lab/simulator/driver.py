@@ -64,9 +64,10 @@ from celery_delayq.core.store.record import (
 )
 from celery_delayq.core.store.schedule import Addition
 from celery_delayq.core.store.scripts import Script
-from celery_delayq.core.store.selection import Filter, Position
+from celery_delayq.core.store.selection import Filter
 from celery_delayq.core.store.values import Outcome
 from celery_delayq.core.tasks import selection
+from celery_delayq.core.tasks.reading import Picks
 from celery_delayq.core.tasks.selection import Selection
 from celery_delayq.errors import (
     AlreadyScheduled,
@@ -207,8 +208,8 @@ class Caller:
             timezone=timezone.utc,
             settings=SimpleNamespace(history=0),
         )
-        chosen = Filter(tags=one.tags[:1]) if one.tags else Filter()
-        found = Selection(services, chosen, cursor)
+        picks = Picks(tag=[*one.tags[:1]] or None, all=not one.tags, cursor=cursor)
+        found = Selection(services, picks)
         by = timedelta(milliseconds=one.when.ms)
         return found.reschedule(by=by, progress=lambda count: told(int(count), found.cursor))
 
@@ -240,7 +241,7 @@ class Caller:
         """Cancel all entries with a tag, as a selection does; return how many."""
         chosen, done = Filter(tags=(tag,)), 0
         for link in self._entries.shards:
-            for page in selection_scan.pages(link, chosen, *selection_scan.start(link), Position()):
+            for page in selection_scan.begin(link, chosen).pages():
                 met = [target_of_member(member) for member in page]
                 what = Removal(tells=False, chosen=chosen.text)
                 for some in changes.changed(link, what, met) if met else ():
@@ -324,7 +325,6 @@ class Taker:
         shards = [one.scripts for one in self._entries.unasked_shards]
         self._copies = Copies(shards, visibility, (3600, 1_000_000))
         self._asking = StoreQuery("simulated")
-        self._timeout = timeout
         self._sharded = len(shards) > 1
 
     def adopt(
