@@ -1,5 +1,7 @@
 """``delayq.select``: the tasks it selects, their order, and the changes it makes to them."""
 
+import base64
+import json
 import pickle
 import subprocess
 import sys
@@ -288,6 +290,25 @@ def test_a_store_that_was_emptied_ends_it(fill, select, redis, delayq):
 
 @pytest.mark.parametrize("cursor", ["", "x", "AAAA", "e30", "bnVsbA", "WzFd", "ä", 5])
 def test_a_value_that_is_no_cursor_is_refused(select, cursor):
+    with pytest.raises(InvalidOption, match=r"^cursor is .*; expected the cursor of a selection"):
+        select(cursor=cursor)
+
+
+@pytest.mark.parametrize(
+    ("fact", "change"),
+    [
+        (2, lambda starts: [*starts, 0]),
+        (2, lambda starts: [2**40] * len(starts)),
+        (3, lambda _: 99),
+    ],
+    ids=["more shards", "a start in the future", "no such shard"],
+)
+def test_a_cursor_that_does_not_fit_the_store_is_refused(fill, select, fact, change):
+    fill()
+    packed = select().cursor
+    facts = json.loads(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+    facts[fact] = change(facts[fact])
+    cursor = base64.urlsafe_b64encode(json.dumps(facts).encode()).decode().rstrip("=")
     with pytest.raises(InvalidOption, match=r"^cursor is .*; expected the cursor of a selection"):
         select(cursor=cursor)
 

@@ -88,7 +88,7 @@ class _Cursor:
         if made.digest != now.digest:
             raise InvalidOption("cursor", text, "a cursor of a selection by the same arguments")
         # A start in the future would include tasks that are scheduled later.
-        fits = len(made.starts) == len(now.starts) and 0 <= made.shard < len(now.starts)
+        fits = len(made.starts) == len(now.starts) and made.shard < len(now.starts)
         if not fits or any(
             start > last for start, last in zip(made.starts, now.starts, strict=True)
         ):
