@@ -80,9 +80,7 @@ LEAVES = {
     "held": Leaf("held", consumer_step=".watching:HoldingStep"),
     "history": Leaf("history", commands=_HISTORY, methods=".methods:HistoryMethods"),
     "metrics": Leaf("metrics", at=(SCAN,), worker_step=".step:MetricsStep"),
-    "putoff": Leaf(
-        "putoff", at=(SET_UP, CONFIGURED, WORKER), consumer_step=".receiving:NotingStep"
-    ),
+    "putoff": Leaf("putoff", (SET_UP, CONFIGURED, WORKER), consumer_step=".receiving:NotingStep"),
     "rules": Leaf("rules", _RULES_AT, _RULES, ".step:RulesStep", methods=".methods:RuleMethods"),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("testing"),
