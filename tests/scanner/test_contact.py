@@ -9,6 +9,8 @@ from celery_delayq import DelayQ
 from celery_delayq.core.handover.scanner import _contacts
 from celery_delayq.errors import BrokerDown, StoreUnavailable
 
+pytestmark = pytest.mark.core
+
 NAMED = {"master_name": "mymaster"}
 
 

@@ -1,7 +1,11 @@
 """How many waiting entries fall due in each of some spans of time."""
 
+import pytest
+
 from celery_delayq.core.store import counts
 from tests.store.support import NOW_MS
+
+pytestmark = pytest.mark.core
 
 
 def told(store, span_ms, spans, **after):

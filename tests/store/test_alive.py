@@ -7,6 +7,8 @@ from celery_delayq.core.store.counts import LiveScanner
 from celery_delayq.errors import StoreDiffers, StoreError
 from tests.store.support import NOW_MS
 
+pytestmark = pytest.mark.core
+
 HOUR_MS = 3_600_000
 
 

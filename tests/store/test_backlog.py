@@ -7,6 +7,8 @@ import pytest
 from celery_delayq.errors import StoreError
 from tests.store.support import NOW_MS
 
+pytestmark = pytest.mark.core
+
 OLD_MS, FRESH_MS = NOW_MS - 1001, NOW_MS - 1000
 LAGGING_MS = NOW_MS - 21
 BATCH = 8

@@ -14,6 +14,8 @@ from celery_delayq.core.store.record import lane_for
 from tests.store import support
 from tests.store.support import NOW_MS, ClockedScripts, Store
 
+pytestmark = pytest.mark.core
+
 METER = "test:bytes-read"
 COUNTING = f"""
 local plain = redis

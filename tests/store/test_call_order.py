@@ -11,6 +11,8 @@ from tests.store import requests
 from tests.store.requests import TIMEOUT_US, cancel, now_us, reschedule, schedule
 from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 
+pytestmark = pytest.mark.core
+
 KEPT = ("calls", "calls_old")
 HOUR_US = 3_600_000_000
 

@@ -7,6 +7,8 @@ import pytest
 from celery_delayq.core.store.record import lane_for
 from tests.store.support import CLOCK, FAR_MS, NOW_MS
 
+pytestmark = pytest.mark.core
+
 
 def overdue(store, count, *, relayed=False, start=0):
     schedule = store.schedule_relayed if relayed else store.schedule

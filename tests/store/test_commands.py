@@ -9,6 +9,8 @@ from celery_delayq.core.store.keys import target_of_key
 from celery_delayq.core.store.record import Extras, lane_for
 from tests.store.support import FAR_MS
 
+pytestmark = pytest.mark.core
+
 PAST_MS = 1
 
 CALLS = {

@@ -13,6 +13,8 @@ from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS
 from tests.store.test_key_order import later, scheduled
 
+pytestmark = pytest.mark.core
+
 GRACE = Extras(grace_ms=5000)
 
 

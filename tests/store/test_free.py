@@ -22,6 +22,8 @@ from tests.store.held_keys import (
 )
 from tests.store.support import NOW_MS
 
+pytestmark = pytest.mark.core
+
 __all__ = ["claimed", "hold", "shard_steps"]
 
 NOTHING = (Outcome.NOT_FOUND, "")

@@ -13,6 +13,8 @@ from celery_delayq.errors import AlreadyScheduled, StoreFull
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, edited, new_record
 
+pytestmark = pytest.mark.core
+
 
 @pytest.fixture
 def store(start_redis, store_on):

@@ -18,6 +18,8 @@ from tests.operations.restricted import RestrictedStore, documented
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.core
+
 LIST = header_for("L", "celery")
 END = "this-is-all"
 

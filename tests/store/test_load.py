@@ -1,11 +1,15 @@
 """The step that loads dumped entries: a late request of it changes nothing."""
 
+import pytest
+
 from celery_delayq.core.store import State
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.entries import OldEntry, restore
 from celery_delayq.core.store.record import header_for
 from tests.store.requests import entries_sent
 from tests.store.support import FAR_MS, NOW_MS, new_record
+
+pytestmark = pytest.mark.core
 
 
 def request(store, *, issued_ms, entry):

@@ -9,6 +9,8 @@ from celery_delayq.core.store.keys import KEYS
 from celery_delayq.core.store.scripts import Scripts, arguments_of, load, reader_of
 from celery_delayq.errors import StoreError, StoreUnavailable
 
+pytestmark = pytest.mark.core
+
 COUNTS = (0, 0, 0, 0)
 
 

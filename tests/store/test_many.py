@@ -11,6 +11,8 @@ from celery_delayq.errors import InvalidDueTime, UnreadableRecord
 from tests.store.requests import request
 from tests.store.support import FAR_MS, NOW_MS
 
+pytestmark = pytest.mark.core
+
 DONE, GONE = Outcome.DONE, Outcome.NOT_FOUND
 
 

@@ -6,6 +6,8 @@ from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.changes import Removal
 from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 
+pytestmark = pytest.mark.core
+
 CALL_MS = TIMEOUT_MS  # the longest call of these processes
 
 

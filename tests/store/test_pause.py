@@ -11,6 +11,8 @@ from celery_delayq.core.store.record import FLAGS, RUN_NOW, Extras, header_for, 
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
+pytestmark = pytest.mark.core
+
 ALL = lane_for()
 MAIL = lane_for(queue="mail")
 SLOW = lane_for(task="slow")

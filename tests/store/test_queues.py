@@ -10,6 +10,8 @@ from celery_delayq.core.store.record import Extras, lane_for
 from tests.store.arguments import arguments
 from tests.store.support import FAR_MS, NOW_MS
 
+pytestmark = pytest.mark.core
+
 CELERY, MAIL = label_of("celery"), label_of("mail")
 UNREADABLE = b""
 

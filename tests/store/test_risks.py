@@ -14,6 +14,8 @@ from tests.lab.faults.proxy import Proxy
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.core
+
 LRU = ("--maxmemory-policy", "allkeys-lru")
 DISK = "check its log: its disk may be full or not writable, or memory too short for a fork"
 ROOM = "raise maxmemory, or delete data that you do not need"

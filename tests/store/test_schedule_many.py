@@ -10,6 +10,8 @@ from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreFull
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
+pytestmark = pytest.mark.core
+
 LIST, RELAY = header_for("L", "celery"), header_for("R", ROUTE)
 
 

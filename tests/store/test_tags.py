@@ -10,6 +10,8 @@ from celery_delayq.core.store.record import Extras, header_for
 from celery_delayq.core.store.schedule import Addition
 from tests.store.support import FAR_MS, NOW_MS, PLACES, ROUTE, new_record
 
+pytestmark = pytest.mark.core
+
 TAGGED = Extras("k", ("one", "two", "ü"), 10**12)
 OTHER = Extras("k", ("two", "three"))
 

@@ -6,6 +6,8 @@ from celery_delayq.core.clock import When
 from celery_delayq.core.store.changes import Removal
 from tests.store.support import FAR_MS, NOW_MS
 
+pytestmark = pytest.mark.core
+
 ASLEEP = 5.0  # seconds for which the scanners here sleep at most
 UP_MS = NOW_MS + 5000  # so they look by then
 ALL = "all"

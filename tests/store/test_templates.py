@@ -14,6 +14,8 @@ from tests.store import requests, support
 from tests.store.arguments import arguments
 from tests.store.support import FAR_MS, LABELS, LINES, MEMBERSHIP, NOW_MS, ROUTE, new_record
 
+pytestmark = pytest.mark.core
+
 
 def templates(store) -> dict[bytes, int]:
     """Name -> uses; the names of both hashes are the same, or the check fails."""

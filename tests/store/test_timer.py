@@ -5,6 +5,8 @@ import pytest
 from tests.store.support import FAR_MS, NOW_MS
 from tests.store.test_telling import ALL, ASLEEP, both_kinds, listen, timer
 
+pytestmark = pytest.mark.core
+
 __all__ = ["listen"]
 
 

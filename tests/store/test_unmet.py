@@ -12,6 +12,8 @@ from celery_delayq.core.store.record import Extras, header_for, labels_for, lane
 from celery_delayq.core.store.selection import Filter
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
+pytestmark = pytest.mark.core
+
 ALL = lane_for()
 MAIL = lane_for(queue="mail")
 TASK = lane_for(task="t")

@@ -5,11 +5,14 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from celery_delayq.core.clock import after, at, from_ms, to_ms
 from celery_delayq.errors import InvalidDueTime
+
+pytestmark = pytest.mark.core
 
 UTC = timezone.utc
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,6 +7,8 @@ import pytest
 from celery_delayq.core.settings import SETTINGS, Settings
 from celery_delayq.errors import InvalidSetting
 
+pytestmark = pytest.mark.core
+
 
 class Row(NamedTuple):
     """The facts about a setting."""
