@@ -9,8 +9,6 @@ from celery_delayq import DelayQ
 from celery_delayq.core.handover.scanner import _contacts
 from celery_delayq.errors import BrokerDown, StoreUnavailable
 
-pytestmark = pytest.mark.core
-
 NAMED = {"master_name": "mymaster"}
 
 

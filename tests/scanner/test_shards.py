@@ -15,8 +15,6 @@ from celery_delayq.errors import BrokerDown, StoreUnavailable
 from tests.scanner.fakes import HOUR_MS, START_MS, FakeEngine, FakeRelay
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.core
-
 FOREVER = 300  # seconds of safety interval: only a notification can wake the scanner
 SHARDS = 3
 

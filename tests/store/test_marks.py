@@ -16,8 +16,6 @@ from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, new_record
 from tests.support.waiting import PATIENCE
 
-pytestmark = pytest.mark.core
-
 GENERATION_MS = 50_000  # of these tests
 PAUSE_MS = 60_000  # the longest time without a mark that ages marks
 

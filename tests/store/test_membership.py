@@ -20,8 +20,6 @@ from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 from tests.support.ports import free_port
 
-pytestmark = pytest.mark.core
-
 OURS = Membership(5.0, "redis, database 0", "red:6379")
 THEIRS = replace(OURS, broker="amqp, virtual host /", hosts="rabbit:5672")
 
