@@ -9,8 +9,7 @@ from ..core.errors import NotATask, UnreadableRecord
 from ..core.message.headers import LAUNCH, warn_of_expiry
 from ..core.services import Services
 from ..core.store import Filter, Match, Shard
-from ..core.store.lookup import entry_of
-from ..core.store.record import NewRecord, Record
+from ..core.store.record import NewRecord, Record, entry_of
 from ..core.store.selection import peek
 from ..core.tasks.selection import Tally
 from .edits import CANVAS, Edit, edited

@@ -20,8 +20,7 @@ from ..core.leaves import LEAVES, leaf
 from ..core.message.headers import LAUNCH
 from ..core.services import Services
 from ..core.store import Filter, Match, Shard, label_of
-from ..core.store.lookup import entry_of
-from ..core.store.record import NewRecord, Record
+from ..core.store.record import NewRecord, Record, entry_of
 from ..core.store.selection import peek
 from ..core.tasks.selection import Count, Tally
 from .draft import Draft

@@ -25,13 +25,12 @@ from celery_delayq.core.store import (
     Cancelled,
     Entry,
     Filter,
-    LeasedEntry,
     counts,
     entries,
     selection,
 )
 from celery_delayq.core.store.changes import Removal, Rewrite
-from celery_delayq.core.store.delivery import ScannerSteps
+from celery_delayq.core.store.delivery import LeasedEntry, ScannerSteps
 from celery_delayq.core.store.entries import OldEntry
 from celery_delayq.core.store.keys import target_of
 from celery_delayq.core.store.membership import Membership, Registration

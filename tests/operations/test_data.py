@@ -15,8 +15,7 @@ from celery_delayq import Outcome
 from celery_delayq.contrib.care.dumps import kept_in
 from celery_delayq.contrib.care.resharding import Resharding
 from celery_delayq.core.store import Keys
-from celery_delayq.core.store.lookup import Facts
-from celery_delayq.core.store.record import Extras, Record
+from celery_delayq.core.store.record import Extras, Facts, Record
 from celery_delayq.core.store.scripts import prelude
 from tests.app.support import FAR, LONG_AGO
 from tests.operations.owed import KEEPS

@@ -6,7 +6,7 @@ from celery_delayq.contrib.metrics.names import METRICS
 from celery_delayq.contrib.web.actions import ACTIONS
 from celery_delayq.contrib.web.app import VIEWS
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.core.store.values import What
+from celery_delayq.core.store import What
 from tests.app.support import FAR, LONG_AGO
 from tests.operations.owed import NAMES, OWED, REASON
 from tests.operations.table import OPERATIONS

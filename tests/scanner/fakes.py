@@ -9,7 +9,7 @@ import threading
 from celery_delayq.core.handover.relay import Batch
 from celery_delayq.core.handover.scanner import Scanner
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.core.store import Seen
+from celery_delayq.core.store.delivery import Seen
 
 START_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000

@@ -22,7 +22,6 @@ from celery_delayq.core.store import (
     Delivery,
     Entries,
     Filter,
-    LeasedEntry,
     Membership,
     NewEntry,
     Outcome,
@@ -30,7 +29,7 @@ from celery_delayq.core.store import (
     selection,
 )
 from celery_delayq.core.store.changes import Move, Removal, Rewrite
-from celery_delayq.core.store.delivery import Copies, ScannerSteps
+from celery_delayq.core.store.delivery import Copies, LeasedEntry, ScannerSteps
 from celery_delayq.core.store.keys import KEYS, Keys
 from celery_delayq.core.store.record import (
     FORM,

@@ -4,8 +4,8 @@ from contextlib import closing
 
 from celery_delayq import DelayQ
 from celery_delayq.core.handover.relay import Link
-from celery_delayq.core.store import LeasedEntry, Scripts
-from celery_delayq.core.store.delivery import ScannerSteps
+from celery_delayq.core.store import Scripts
+from celery_delayq.core.store.delivery import LeasedEntry, ScannerSteps
 from celery_delayq.core.store.keys import shard_of
 from tests.support.waiting import PATIENCE, eventually
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from redis import Redis
 
 from celery_delayq import DelayQ
-from celery_delayq.core.store import LeasedEntry
-from celery_delayq.core.store.delivery import MAX_REFUSALS
+from celery_delayq.core.store.delivery import MAX_REFUSALS, LeasedEntry
 
 DUE = 1_000_000_000  # Unix time, long ago
 OF_NO_LIST = {"exchange": "x", "routing_key": "x"}  # so that a scanner publishes it

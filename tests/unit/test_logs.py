@@ -9,7 +9,7 @@ import pytest
 import celery_delayq
 from celery_delayq.core.handover.relay import report
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.core.store.values import Seen
+from celery_delayq.core.store.delivery import Seen
 from celery_delayq.core.text import logger_of
 from celery_delayq.errors import BrokerDown
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from ...core.store.calls import Shard
 from ...core.store.entries import Entries
-from ...core.store.lookup import Facts, State
-from ...core.store.record import Record
+from ...core.store.record import Facts, Record, State
+from ...core.store.scripts import parts_of
 from ...core.store.selection import Filter, Position, begin
 
 READ = 100  # entries read in a step: some 3 ms of Redis's time
@@ -97,7 +97,7 @@ def _read(shard: Shard, members: Sequence[bytes]) -> Iterator[Kept]:
         words = step.words.split()
         for member, word in zip(some, words, strict=True):
             if word not in (b"gone", b"again"):
-                facts = Facts.read(word)
+                facts = Facts.of(*parts_of(word))
                 record = Record(next(records), facts.header_end)
                 template = templates.get(record.name) if facts.header_end else None
                 yield Kept(member[6:].decode(errors="surrogateescape"), facts, record, template)

@@ -40,7 +40,7 @@ from ..message.broker import SENTINEL, credentials_of
 from ..message.headers import ATTEMPT_HEADER, HAND_OVER_HEADER, HOLD_HEADER, REDELIVERED_HEADER
 from ..message.outgoing import Relayed, Route
 from ..servers.connection import is_denied, is_replica, refusal_of
-from ..store.values import LeasedEntry
+from ..store.delivery import LeasedEntry
 
 SENT, REFUSED, DENIED, DEAD = "sent", "refused", "denied", "dead"
 UNKNOWN, UNSENT = "unknown", "unsent"

@@ -29,8 +29,7 @@ from .. import clock
 from ..errors import BrokerDown
 from ..hooks import Hooks
 from ..message.outgoing import Relayed
-from ..store.delivery import LONGEST_WAIT, MAX_REFUSALS, ScannerSteps
-from ..store.values import LeasedEntry, Seen
+from ..store.delivery import LONGEST_WAIT, MAX_REFUSALS, LeasedEntry, ScannerSteps, Seen
 from ..text import logger_of
 from .publishers import (
     CONNECT_TIMEOUT,

@@ -27,8 +27,8 @@ from ..hooks import Hooks
 from ..servers.endpoint import Address, Server, shown
 from ..services import Services
 from ..store.counts import sum_of, union_of
-from ..store.delivery import ScannerSteps, restarted
-from ..store.values import Cancelled, Seen
+from ..store.delivery import ScannerSteps, Seen, restarted
+from ..store.values import Cancelled
 from ..store.wakeup import Wakeup
 from ..text import logger_of
 from ..threads import OwnThread, random

@@ -26,22 +26,18 @@ from .keys import (
     target_of_key,
     target_of_member,
 )
-from .lookup import Departure, Entry, KeyHolder, State
+from .lookup import Departure, HistoryEntry, KeyHolder, What
 from .membership import Membership, emptied
-from .record import label_of, lane_for
+from .record import Entry, State, label_of, lane_for
 from .scripts import Scripts
 from .selection import Filter, Match, Position
 from .values import (
     Cancelled,
     Change,
     Delivery,
-    HistoryEntry,
-    LeasedEntry,
     NewEntry,
     Outcome,
     Receipt,
-    Seen,
-    What,
 )
 
 __all__ = [
@@ -57,7 +53,6 @@ __all__ = [
     "HistoryEntry",
     "KeyHolder",
     "Keys",
-    "LeasedEntry",
     "LiveScanner",
     "Match",
     "Membership",
@@ -68,7 +63,6 @@ __all__ = [
     "QueueCount",
     "Receipt",
     "Scripts",
-    "Seen",
     "Shard",
     "State",
     "Target",

@@ -10,13 +10,12 @@ names the operation and sends with each request its time and the end of the call
 when the call is answered, or has ended by Redis's clock as well. ``tests/lab/simulator`` runs
 both sides over such a network.
 
-A ``Shard`` is what a process reaches of one; each step takes one.
-
-``WAIT`` covers the writes of its own connection. If there were none, it proves nothing: Redis 7.2
-and later answer at once that all replicas are up to date. The call may have used another
-connection, or even another Redis, the master at that time. So a script goes before it: if this
-Redis knows the call, it writes, but changes nothing. The call itself is done, so failures here are
-logged, not raised.
+Then comes a ``Shard``, which is what a process reaches of one, and each step takes; and the wait
+for replicas. ``WAIT`` covers the writes of its own connection. If there were none, it proves
+nothing: Redis 7.2 and later answer at once that all replicas are up to date. The call may have used
+another connection, or even another Redis, the master at that time. So a script goes before it: if
+this Redis knows the call, it writes, but changes nothing. The call itself is done, so failures here
+are logged, not raised.
 """
 
 from __future__ import annotations
@@ -41,10 +40,12 @@ from .values import Receipt
 
 logger = logger_of(__name__)
 
-
 DRIFT = 0.0005  # the largest difference in speed between two machines' clocks
 AGAIN = 0.1  # seconds before repeating a request that may have run, or got the same refusal
 OPERATION_BYTES = 12
+# By default (`hz`), Redis checks ten times a second whether a WAIT has timed out.
+GRACE = 1.5  # seconds to wait for the reply, in addition to the time of the WAIT
+TOLD_EVERY = 60.0  # seconds between two warnings of the same kind
 
 # Why a call ended, if this verdict was its only answer.
 _WHY = {
@@ -293,11 +294,6 @@ class Shard:
         if self._meeting_place is not None:
             self._meeting_place.join(until, step)
         return self.registration.join(until, step)
-
-
-# By default (`hz`), Redis checks ten times a second whether a WAIT has timed out.
-GRACE = 1.5  # seconds to wait for the reply, in addition to the time of the WAIT
-TOLD_EVERY = 60.0  # seconds between two warnings of the same kind
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Counts, scanners and pauses of a shard, and of all shards together; and counts by queue.
+"""Counts, scanners and pauses: of a shard, and of all shards together; and counts by queue.
 
 Waiting entries are counted by queue in due order and in short steps.
 """
@@ -18,6 +18,10 @@ from .record import time_in
 SLICE = 200  # lanes that a step looks at, about
 OVERDUE = 300  # entries searched for the one overdue longest: some 2 ms for each index
 OVERDUE_BYTES = 500_000  # of their records
+STEP = 500  # waiting entries that a count by queue looks at in one call
+STEP_BYTES = 500_000  # of their records
+MOST_STEPS = 60  # per shard, if records are large
+
 
 _OF_RULES = ("rules", "troubled_rules")
 
@@ -279,11 +283,6 @@ def _pause(row: Any, *, is_exact: bool) -> Pause:
         is_exact=is_exact,
         held_since=None if row.oldest < 0 else max(since, from_ms(row.oldest)),
     )
-
-
-STEP = 500  # entries that one call looks at
-STEP_BYTES = 500_000  # of records that one call reads
-MOST_STEPS = 60  # per shard, if records are large
 
 
 @dataclass(frozen=True)

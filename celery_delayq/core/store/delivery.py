@@ -1,14 +1,12 @@
-"""From due to delivered: deliver, claim, ack, nack, reclaim; and which copy of a message is first.
+"""From due to delivered: the steps of a scanner; and which copy of a message came first.
 
-Which delivery of a relayed task reached a worker first:
+First what a step tells its scanner: what a hand-over saw, and what a claim leased. Then the steps
+with one shard: deliver, claim, ack, nack, reclaim. Behind them ``Copies``, which workers ask.
 
     delivery, attempt 1 -----> worker    marked: 1
     the same, attempt 2 -----> worker    1 was first: a duplicate
     the same, attempt 1 -----> worker    1 was first: the broker redelivers it
-
-Which message became an entry of the store, so that it becomes one only once:
-
-    adopted, put off --------> store     marked by the script that writes the entry
+    adopted, put off --------> store     marked by the script that writes the entry: once
     redelivered -------------> worker    it was taken: nothing is left to do
     another one redelivered -> worker    marked: it runs. A request of its first worker that is
                                          still under way makes no entry any more
@@ -26,9 +24,12 @@ import math
 import os
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from .. import clock
+from ..clock import EPOCH
 from ..errors import StoreUnavailable
 from ..hooks import IDS, LATENESS
 from ..servers.endpoint import Address
@@ -38,94 +39,151 @@ from .changes import mark_stored
 from .counts import Counts, Pause, counts_in, pauses_in
 from .keys import shard_of
 from .membership import Membership, Registration
-from .record import Record
+from .record import DUE, FLAGS, Record
 from .scripts import Scripts
-from .values import Cancelled, Claimed, Delivery, LeasedEntry, Seen, lateness_in
-
-
-class Copies:
-    """Answers a worker whose message may be one of several copies.
-
-    Args:
-        shards: The scripts of each shard. The mark of a delivery is in its task's shard, the
-            mark of a message in the shard of its entry.
-        keep: Seconds after which a copy may still come: a lease, or a visibility timeout.
-        remember: How many seconds longer marks are kept, and how many in each shard.
-    """
-
-    def __init__(self, shards: Sequence[Scripts], keep: float, remember: Sequence[Any]) -> None:
-        seconds, self._most = remember
-        self._shards = shards
-        self._keep_ms = round((seconds + keep) * 1000)
-
-    def first(self, hand_over: tuple[str, ...], attempt: int, until: float) -> int:
-        """Return the attempt that reached a worker first; *attempt*, if there was none before.
-
-        Args:
-            hand_over: Texts that together name one delivery of one task; the task's id is first.
-            attempt: The attempt that has arrived.
-            until: When to give up, by the monotonic clock.
-
-        Raises:
-            StoreError: the first attempt is not known.
-        """
-        shard = shard_of(hand_over[0], len(self._shards))
-        return self._arrive(self._shards[shard], hand_over, attempt, until)
-
-    def delivery(
-        self, message: tuple[str, ...], *, again: bool, received: float | None = None
-    ) -> Delivery:
-        """Describe a message that is to become an entry, once; see :class:`Delivery`.
-
-        Args:
-            message: Texts that together name it; the task's id is first.
-            again: Whether it may have been delivered before, or its name is certainly unique.
-            received: When it arrived, by the monotonic clock; since then the broker may have
-                redelivered it to another worker. By default now; with *again*, none, for then its
-                running task makes the call.
-        """
-        if received is None and not again:
-            received = clock.monotonic()
-        mark = _mark(("taken", *message))
-        return Delivery(mark, again, received, self._keep_ms, self._most, message[1])
-
-    def is_taken(self, message: tuple[str, ...], until: float) -> bool:
-        """Return whether a redelivered message became an entry before; if not, it may run.
-
-        If it may run, a late request of its earlier worker (which may have died) makes no entry.
-
-        Raises:
-            StoreError: it is not known.
-        """
-        # An entry with a key may be in any shard.
-        firsts = (self._arrive(shard, ("taken", *message), 0, until) for shard in self._shards)
-        return any(first == 0 for first in firsts)
-
-    def _arrive(self, scripts: Scripts, texts: tuple[str, ...], attempt: int, until: float) -> int:
-        first: int = scripts.call(
-            "arrive",
-            until=until,
-            mark=_mark(texts),
-            attempt=attempt,
-            keep_ms=self._keep_ms,
-            most=self._most,
-        )
-        return first
-
-
-def _mark(texts: tuple[str, ...]) -> bytes:
-    # Of one size, however long the id is.
-    return hashlib.sha256(repr(texts).encode()).digest()[:16]
-
+from .values import Cancelled, Delivery
 
 MAX_BYTES = 1_000_000  # of messages per script call: some 2 ms of Redis's time
 CHUNK = 200  # entries per call of claim, ack and nack: some 3 ms
 GONE_AFTER = 3  # sleeps without a heartbeat before a scanner counts as gone
-HEARTBEATS = 6  # sent in the time for which one counts
+_HEARTBEATS = 6  # sent in the time for which one counts
 MAX_REFUSALS = 8  # after these an entry is dead
 OWED = 100  # cancelled tasks taken from the outbox at a time
-OWED_FOR = 60.0  # seconds in which no other scanner gets them
+_OWED_FOR = 60.0  # seconds in which no other scanner gets them
 LONGEST_WAIT = 300.0  # seconds between two attempts at a refused entry
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The result of one call of ``hand_over``; times in ms, ``None`` if an index has no head.
+
+    ``back``: when the first entry may come back that waits for another reason than its due time.
+    ``has_timer``: this scanner must wake for the earliest head; the others may sleep on.
+    ``dead``, ``skipped``: (task id, why) of each that became a dead letter, or was too late.
+    ``refused``: (reason, how many) of entries that their list refused; they are tried again.
+    ``ids``: of delivered tasks, if requested.
+    ``late``: how many seconds late each of these was, if requested.
+    ``scanners``: how many are alive, if the call was a heartbeat; else 0.
+    ``read_at``: this process's monotonic clock when Redis's showed ``now_us``, in seconds.
+    """
+
+    now_us: int
+    handed_over: int
+    due: int | None
+    relay: int | None
+    leased: int | None
+    back: int | None
+    has_timer: bool
+    dead: list[tuple[str, str]]
+    read_at: float
+    refused: list[tuple[str, int]] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    late: list[float] = field(default_factory=list)
+    scanners: int = 0
+
+    def seconds_until(self, head: int | None) -> float | None:
+        """Return seconds from now until *head* by Redis's clock, at most 0 if it is past."""
+        if head is None:
+            return None
+        return (head * 1000 - self.now_us) / 1_000_000 - (clock.monotonic() - self.read_at)
+
+    def is_past(self, head: int | None) -> bool:
+        return head is not None and head * 1000 <= self.now_us
+
+
+@dataclass(frozen=True)
+class LeasedEntry:
+    """An entry under a lease, and its attempts so far.
+
+    ``attempts``: all of them; the broker declined ``refusals`` of these, and ``uncertain`` of them
+    ended in an unknown way.
+    ``ahead``: Unix time by Redis's clock, less this process's monotonic one, in seconds.
+    """
+
+    token: str
+    member: bytes
+    record: Record
+    template: bytes | None
+    attempts: int
+    refusals: int
+    uncertain: int
+    ahead: float
+
+    @property
+    def task_id(self) -> str:
+        return self.member[6:].decode(errors="replace")
+
+    @property
+    def destination(self) -> str:
+        return self.record.destination
+
+    @property
+    def message(self) -> bytes:
+        """The message to publish, put together anew at each call.
+
+        Raises:
+            ValueError: the record cannot be read.
+        """
+        return self.record.message(self.member[6:], self.template)
+
+    def seconds_until(self, moment: datetime) -> float:
+        """Return seconds from now, by Redis's clock; this machine's may be wrong."""
+        return (moment - EPOCH).total_seconds() - self.ahead - clock.monotonic()
+
+    @property
+    def late(self) -> float:
+        """How many seconds late it is now, by Redis's clock."""
+        return _lateness_of(self.record, (self.ahead + clock.monotonic()) * 1_000_000)
+
+    @property
+    def hand_over(self) -> str:
+        """Identifies this delivery of the task, with all its attempts.
+
+        A task that is scheduled again under its id, or retried, has another insertion number; a
+        changed one has another time of its last change.
+        """
+        return f"{int.from_bytes(self.member[:6], 'big')}.{self.record.changed_us}"
+
+    @property
+    def hold(self) -> dict[str, Any]:
+        """The header of a task whose key is held until its run has finished; or empty."""
+        extras = self.record.extras
+        if not extras.is_until_finished:
+            return {}
+        header = {"id": self.task_id, "key": extras.key, "delivery": self.hand_over}
+        return {**header, "ms": extras.unique_ms}
+
+    @property
+    def is_first(self) -> bool:
+        """Whether there was no attempt before."""
+        return not self.attempts
+
+
+class Claimed(NamedTuple):
+    """The result of one claim.
+
+    ``entries`` are leased; ``dead`` and ``skipped`` as in :class:`Seen`; ``parked``: how many.
+    """
+
+    entries: list[LeasedEntry]
+    dead: list[tuple[str, str]]
+    skipped: list[tuple[str, str]]
+    parked: int
+
+    @property
+    def met(self) -> int:
+        """How many due entries it dealt with."""
+        return len(self.entries) + len(self.dead) + len(self.skipped) + self.parked
+
+    def and_of(self, other: Claimed) -> Claimed:
+        """Return the sum of two claims."""
+        return Claimed(
+            self.entries + other.entries,
+            self.dead + other.dead,
+            self.skipped + other.skipped,
+            self.parked + other.parked,
+        )
 
 
 class ScannerSteps:
@@ -242,7 +300,7 @@ class ScannerSteps:
             return self.hand_over(asleep=asleep, relay_in=relay_in, wants=wants)
         self._handed_over_ms = reply.now // 1000
         if beats:
-            self._beat_again = asked + alive / HEARTBEATS
+            self._beat_again = asked + alive / _HEARTBEATS
         # Assume that Redis read its clock half-way. To count from the answer would make every wait
         # late by half a round trip, which is most of a scanner's lateness.
         return _seen(reply, read_at=(asked + clock.monotonic()) / 2)
@@ -332,7 +390,7 @@ class ScannerSteps:
     def owed(self) -> list[Cancelled]:
         """Return cancelled tasks whose ``REVOKED`` is overdue; for a while, only we get them."""
         owed = self._scripts.call(
-            "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(OWED_FOR * 1000)
+            "owed", limit=OWED, max_bytes=MAX_BYTES, wait_ms=round(_OWED_FOR * 1000)
         )
         return [Cancelled.of(row, self._shard.number) for row in owed]
 
@@ -378,7 +436,7 @@ def _seen(reply: Any, *, read_at: float) -> Seen:
         [(row.why.decode(errors="replace"), row.times) for row in reply.refused],
         _texts(reply.skipped),
         [task_id.decode(errors="replace") for ids in reply.ids for task_id in ids],
-        [late for text in reply.lateness for late in lateness_in(text, reply.now)],
+        [late for text in reply.lateness for late in _lateness_in(text, reply.now)],
         reply.scanners,
     )
 
@@ -396,3 +454,93 @@ def _chunks(claimed: Iterable[LeasedEntry]) -> Iterator[tuple[str, list[bytes]]]
         members = [entry.member for entry in entries]
         for start in range(0, len(members), CHUNK):
             yield token, members[start : start + CHUNK]
+
+
+_TIMES_BYTES = FLAGS - DUE  # of a record: due time, time of scheduling, last change
+
+
+def _lateness_in(times: bytes, now_us: int) -> list[float]:
+    """Return seconds, at least 0, for each record whose times ``hand_over`` returned."""
+    # A record without the part before its times.
+    records = (Record(times, at - DUE) for at in range(0, len(times), _TIMES_BYTES))
+    return [_lateness_of(record, now_us) for record in records]
+
+
+def _lateness_of(record: Record, now_us: float) -> float:
+    """Return the lateness of one record in seconds, at least 0."""
+    return max(0.0, (now_us - max(record.due_ms * 1000, record.changed_us)) / 1_000_000)
+
+
+class Copies:
+    """Answers a worker whose message may be one of several copies.
+
+    Args:
+        shards: The scripts of each shard. The mark of a delivery is in its task's shard, the
+            mark of a message in the shard of its entry.
+        keep: Seconds after which a copy may still come: a lease, or a visibility timeout.
+        remember: How many seconds longer marks are kept, and how many in each shard.
+    """
+
+    def __init__(self, shards: Sequence[Scripts], keep: float, remember: Sequence[Any]) -> None:
+        seconds, self._most = remember
+        self._shards = shards
+        self._keep_ms = round((seconds + keep) * 1000)
+
+    def first(self, hand_over: tuple[str, ...], attempt: int, until: float) -> int:
+        """Return the attempt that reached a worker first; *attempt*, if there was none before.
+
+        Args:
+            hand_over: Texts that together name one delivery of one task; the task's id is first.
+            attempt: The attempt that has arrived.
+            until: When to give up, by the monotonic clock.
+
+        Raises:
+            StoreError: the first attempt is not known.
+        """
+        shard = shard_of(hand_over[0], len(self._shards))
+        return self._arrive(self._shards[shard], hand_over, attempt, until)
+
+    def delivery(
+        self, message: tuple[str, ...], *, again: bool, received: float | None = None
+    ) -> Delivery:
+        """Describe a message that is to become an entry, once; see :class:`Delivery`.
+
+        Args:
+            message: Texts that together name it; the task's id is first.
+            again: Whether it may have been delivered before, or its name is certainly unique.
+            received: When it arrived, by the monotonic clock; since then the broker may have
+                redelivered it to another worker. By default now; with *again*, none, for then its
+                running task makes the call.
+        """
+        if received is None and not again:
+            received = clock.monotonic()
+        mark = _mark(("taken", *message))
+        return Delivery(mark, again, received, self._keep_ms, self._most, message[1])
+
+    def is_taken(self, message: tuple[str, ...], until: float) -> bool:
+        """Return whether a redelivered message became an entry before; if not, it may run.
+
+        If it may run, a late request of its earlier worker (which may have died) makes no entry.
+
+        Raises:
+            StoreError: it is not known.
+        """
+        # An entry with a key may be in any shard.
+        firsts = (self._arrive(shard, ("taken", *message), 0, until) for shard in self._shards)
+        return any(first == 0 for first in firsts)
+
+    def _arrive(self, scripts: Scripts, texts: tuple[str, ...], attempt: int, until: float) -> int:
+        first: int = scripts.call(
+            "arrive",
+            until=until,
+            mark=_mark(texts),
+            attempt=attempt,
+            keep_ms=self._keep_ms,
+            most=self._most,
+        )
+        return first
+
+
+def _mark(texts: tuple[str, ...]) -> bytes:
+    # Of one size, however long the id is.
+    return hashlib.sha256(repr(texts).encode()).digest()[:16]

@@ -5,8 +5,8 @@ change, find                  the shards that may have it, in turn, until one do
 waiting, history, counts      every shard, results merged
 
 Each step is documented in its module: ``schedule.py``, ``changes.py``, ``lookup.py``,
-``listing.py``, ``counts.py``; the one that restores entries, of a dump or of a canvas that waits,
-stands here.
+``listing.py``, ``counts.py``. Before ``Entries`` stand the choice of shards, and the step that
+restores entries, of a dump or of a canvas that waits.
 
 An entry with a key lies on the key's shard, so a key has one holder; one without lies on the shard
 of its id. An id that this package makes is drawn so that both agree. With an id of the caller's, or
@@ -46,28 +46,24 @@ from .changes import AnyChange
 from .counts import Counts, LiveScanner, Pause, QueueCount
 from .keys import Target, named, shard_of
 from .listing import MAX_SIZE
-from .lookup import Departure, Entry, KeyHolder, State
+from .lookup import LETTERS, Departure, HistoryEntry, KeyHolder, What, added_up
 from .membership import Membership, Registration
-from .record import NewRecord
+from .record import Entry, NewRecord, State
 from .schedule import PLAIN, Addition, schedule
 from .scripts import Scripts
 from .selection import Filter
 from .values import (
-    LETTERS,
     Cancelled,
     Change,
-    HistoryEntry,
     NewEntry,
     Outcome,
     Receipt,
-    What,
-    added_up,
 )
 
 _GONE = (Outcome.NOT_FOUND, Outcome.HANDED_OVER)
 
 
-class Placed(Protocol):
+class _Placed(Protocol):
     """An entry that is to be written."""
 
     @property
@@ -77,7 +73,7 @@ class Placed(Protocol):
     def record(self) -> NewRecord: ...
 
 
-def shard_for(placed: Placed, shards: int) -> int:
+def shard_for(placed: _Placed, shards: int) -> int:
     """Return the shard of an entry."""
     return shard_of(placed.record.key or placed.task_id, shards)
 
@@ -211,7 +207,7 @@ def _answer(word: str, entry: OldEntry) -> str | DelayQError:
     return AlreadyScheduled(entry.task_id, unquote_to_bytes(holder).decode(errors="replace"))
 
 
-Part = TypeVar("Part", bound=Placed)
+Part = TypeVar("Part", bound=_Placed)
 Answer = TypeVar("Answer")
 Step = TypeVar("Step", bound=Callable[..., Any])
 

@@ -1,18 +1,17 @@
-"""The names of all keys; ids, unique keys and targets; and how entries are spread over shards.
+"""Ids and other names that are checked; targets; the names of all keys; and the shards.
+
+A target is what names an entry: its id, its key or its member.
 
     task id --shard_of--> shard i of N --hash tag--> a slot in the i-th N-th of the 16384 slots
-
-All keys of a shard have one hash tag, so Redis Cluster keeps them on one node and a script may use
-them together. A node usually has a range of slots, so tags spread over all slots spread the shards
-over all nodes; the tags `0`, `1`, `2` might all fall to a few of them.
 
     {PREFIX:0}        the meeting place: its `meta` says the number of shards, whatever that is
     {PREFIX:0}        the only shard of one
     {PREFIX:N.i.k}    shard i of N, k: the first number with which it falls in its N-th
 
-Two layouts share no shard, so a store can be copied into another layout while it stays whole.
-
-A target is what names an entry: its id, its key or its member.
+All keys of a shard have one hash tag, so Redis Cluster keeps them on one node and a script may use
+them together. A node usually has a range of slots, so tags spread over all slots spread the shards
+over all nodes; the tags `0`, `1`, `2` might all fall to a few of them. Two layouts share no shard,
+so a store can be copied into another layout while it stays whole.
 """
 
 from __future__ import annotations

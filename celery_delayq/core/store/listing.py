@@ -1,4 +1,4 @@
-"""Lists waiting entries in due order, over all shards; and the cursor of a listing.
+"""The cursor of a listing; waiting entries of a shard in due order; those of all, merged.
 
     all places where entries wait --page.lua, at one instant--> rows by (due time, insertion number)
     rows of each shard ------------------------------merged by (due time, insertion number, shard)
@@ -21,16 +21,19 @@ from typing import Any, NamedTuple
 from ..errors import InvalidOption, UnreadableRecord
 from . import selection
 from .calls import Shard
-from .lookup import Entry, Facts, State, entry_of
-from .record import Record
+from .record import Entry, Facts, Record, State, entry_of
+from .scripts import parts_of
 from .selection import READ, Filter
 
 PAGE = 200
 PAGE_BYTES = 4_000_000
 MAX_SIZE = 1000
 REFUSED = 1000  # entries that a page looks at, since they are not in due order
+MOST = 100_000  # entries that a listing by tag sorts, in memory
+ALL = Filter()
 
-CURSOR = "the cursor of a task in a list of this store"
+_SORTED = f"a tag of at most {MOST:,} waiting tasks, as they are sorted first; for more use select"
+_EXPECTED = "the cursor of a task in a list of this store"
 _CURSOR = re.compile(r"([0-9a-f]*):(\d{1,2}):(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?):(\d{1,15})")
 
 
@@ -62,7 +65,7 @@ class ListCursor:
         """
         found = _CURSOR.fullmatch(text) if isinstance(text, str) else None
         if not found:
-            raise InvalidOption("cursor", text, CURSOR)
+            raise InvalidOption("cursor", text, _EXPECTED)
         return cls(found[1], int(found[2]), found[3], int(found[4]))
 
     def order_in(self, shard_number: int, *, newest_first: bool) -> int:
@@ -106,7 +109,6 @@ def store_of(shard: Shard) -> str:
 
 def rows(
     shard: Shard,
-    shard_number: int,
     earliest_ms: int,
     end_ms: int,
     *,
@@ -119,7 +121,6 @@ def rows(
 
     Args:
         shard: The shard.
-        shard_number: Its number.
         earliest_ms: The earliest due time.
         end_ms: Just after the latest due time.
         chosen: The text of a filter, without a state.
@@ -131,7 +132,7 @@ def rows(
     if behind is not None:
         is_inside = float(behind.due) < end_ms if newest_first else float(behind.due) >= earliest_ms
         if is_inside:
-            due, order = behind.due, behind.order_in(shard_number, newest_first=newest_first)
+            due, order = behind.due, behind.order_in(shard.number, newest_first=newest_first)
     while True:
         page = _page(
             shard,
@@ -146,11 +147,11 @@ def rows(
         store = page.store.decode(errors="replace")
         templates = dict(page.templates)
         for (member, text), known in zip(page.found, page.known, strict=True):
-            facts = Facts.read(known.state)
+            facts = Facts.of(*parts_of(known.state))
             record = Record(text, facts.header_end)
             yield Row(
                 float(known.due),
-                ListCursor(store, shard_number, known.due.decode(), number_of(member)),
+                ListCursor(store, shard.number, known.due.decode(), number_of(member)),
                 member,
                 record,
                 templates.get(record.name),
@@ -203,14 +204,7 @@ def readable(rows: Iterable[Row]) -> Iterator[Entry]:
             yield row.entry()
 
 
-MOST = 100_000  # entries that a listing by tag sorts, in memory
-
-ALL = Filter()
-
-_SORTED = f"a tag of at most {MOST:,} waiting tasks, as they are sorted first; for more use select"
-
-
-class SortKey(NamedTuple):
+class _SortKey(NamedTuple):
     """The place of an entry among those of all shards."""
 
     due_ms: float
@@ -262,7 +256,6 @@ def waiting(
     by_shard = (
         rows(
             shard,
-            number,
             earliest_ms,
             end_ms,
             chosen="" if chosen == ALL else chosen.text,
@@ -271,7 +264,7 @@ def waiting(
             # Of those that it looks at, few may match.
             size=size if chosen == ALL else MAX_SIZE,
         )
-        for number, shard in enumerate(shards)
+        for shard in shards
     )
     return readable(heapq.merge(*by_shard, key=attrgetter("place"), reverse=newest_first))
 
@@ -299,14 +292,14 @@ def _tagged(
                 yield replace(entry, cursor=str(at))
 
 
-def _places(shards: Sequence[Shard], chosen: Filter) -> list[SortKey]:
-    found: list[SortKey] = []
-    for shard_number, shard in enumerate(shards):
+def _places(shards: Sequence[Shard], chosen: Filter) -> list[_SortKey]:
+    found: list[_SortKey] = []
+    for shard in shards:
         walk = selection.begin(shard, chosen)
         for members in walk.pages():
             for entry in selection.peek(shard, chosen, members):
                 number = number_of(entry.member)
-                found.append(SortKey(entry.due_ms, number, shard_number, entry.member, walk.store))
+                found.append(_SortKey(entry.due_ms, number, shard.number, entry.member, walk.store))
             if len(found) > MOST:
                 tags = chosen.tags[0] if len(chosen.tags) == 1 else list(chosen.tags)
                 raise InvalidOption("tag", tags, _SORTED)
@@ -317,5 +310,5 @@ def _behind(text: str, shards: Sequence[Shard]) -> ListCursor:
     cursor = ListCursor.read(text)
     in_range = cursor.shard < len(shards)
     if not in_range or store_of(shards[cursor.shard]) != cursor.store:
-        raise InvalidOption("cursor", text, CURSOR)
+        raise InvalidOption("cursor", text, _EXPECTED)
     return cursor

@@ -1,10 +1,10 @@
-"""Steps that read one entry, or its tombstone; the history; and steps about a unique key."""
+"""One entry, or how it left; the history; what an undo may bring back; and the holder of a key."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from operator import attrgetter
@@ -15,154 +15,15 @@ from ..clock import from_ms
 from ..errors import UnreadableRecord
 from .calls import Shard
 from .keys import Target, named, target_of
-from .record import Extras, Record, time_in
+from .record import Entry, Facts, Record, State, entry_of, time_in
 from .scripts import parts_of
-from .values import HistoryEntry, Outcome
+from .values import Outcome
 
 UNDO_PARTS = ("undo", "undo_old")
-MOST_LINES = 1000  # lines that one call counts: some 1 ms of Redis's time
+_MOST_LINES = 1000  # lines that one call counts: some 1 ms of Redis's time
 
 # How an entry left, in the words of `find.lua`.
 _LEFT = ("handed_over", "skipped", "cancelled", "uncertain")
-
-# States in the words of `peek.lua`, which users see as another one.
-_STATES = {"LAPSED": "IN_FLIGHT", "UNREADABLE": "DEAD"}
-
-
-NO_RECORD = Record(b"", 0)
-
-
-class State(str, Enum):
-    """The state of an entry."""
-
-    __module__ = "celery_delayq"  # as pickles name it
-
-    SCHEDULED = "SCHEDULED"
-    PAUSED = "PAUSED"
-    IN_FLIGHT = "IN_FLIGHT"
-    DEAD = "DEAD"
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a script tells of an entry beside its record; ``lua/prelude/targets.lua`` has the form.
-
-    Attributes:
-        word: Its state, in the script's words; or its place, see ``dump.lua``.
-        header_end: Where the header of its record ends; 0 if that cannot be read.
-        due_ms: Its due time, if told.
-        attempts: How often it was sent, or may have been.
-        refusals: How many of these were refused.
-        is_uncertain: Whether it may have been delivered.
-        next_try_ms: When it is tried again, if its last attempt was refused.
-        since_ms: When it became a dead letter.
-        paused_by: The pauses that apply, due or not: ``*`` (all), ``q`` (its queue), ``t``.
-        behind: The id of the entry that holds its key, if it waits for that one; or empty.
-        behind_until_ms: Until when that one holds it at the latest, if it has left.
-        late_from_ms: When its grace period starts, if told.
-        has_key: Whether it holds its key, if told.
-        error: Its last error, if known; of a dead letter, why it is dead.
-        why: Why its record cannot be read, if told.
-    """
-
-    word: str
-    header_end: int = 0
-    due_ms: int = 0
-    attempts: int = 0
-    refusals: int = 0
-    is_uncertain: bool = False
-    next_try_ms: int | None = None
-    since_ms: int | None = None
-    paused_by: str = ""
-    behind: str = ""
-    behind_until_ms: int | None = None
-    late_from_ms: int | None = None
-    has_key: bool = False
-    error: str = ""
-    why: str = ""
-
-    @classmethod
-    def read(cls, text: bytes) -> Facts:
-        """Read a word of a script's answer."""
-        word, parts = parts_of(text)
-        return cls(
-            word,
-            header_end=int(parts.get("h", 0)),
-            due_ms=int(parts.get("d", 0)),
-            attempts=int(parts.get("a", 0)),
-            refusals=int(parts.get("r", 0)),
-            is_uncertain="m" in parts,
-            next_try_ms=time_in(parts.get("n", -1)),
-            since_ms=time_in(parts.get("s", -1)),
-            paused_by=parts.get("p", ""),
-            behind=parts.get("b", ""),
-            behind_until_ms=time_in(parts.get("u", -1)),
-            late_from_ms=time_in(parts.get("g", -1)),
-            has_key="k" in parts,
-            error=parts.get("e", ""),
-            why=parts.get("w", ""),
-        )
-
-    @property
-    def state(self) -> State:
-        """Its state, as users see it."""
-        return State(_STATES.get(self.word, self.word))
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An entry as read from the store.
-
-    ``record``: :data:`NO_RECORD` if it cannot be read. ``cursor``: its place in a listing, if read
-    in one.
-    """
-
-    task_id: str
-    facts: Facts
-    due_ms: int
-    created_ms: int = 0
-    message: bytes = b""
-    changed_us: int = 0
-    extras: Extras = field(default_factory=Extras)
-    record: Record = field(default=NO_RECORD, repr=False, compare=False)
-    cursor: str = field(default="", compare=False)
-
-    @property
-    def state(self) -> State:
-        """Its state."""
-        return self.facts.state
-
-
-def entry_of(
-    task_id: str, facts: Facts, record: Record, template: bytes | None, cursor: str = ""
-) -> Entry:
-    """Return an entry from its record and the facts about it.
-
-    Raises:
-        UnreadableRecord: the record cannot be read.
-    """
-    try:
-        message = record.message(task_id.encode(), template)
-        return entry_with(task_id, facts, record, message, cursor)
-    except ValueError as error:
-        raise UnreadableRecord(task_id, str(error)) from error
-
-
-def entry_with(
-    task_id: str, facts: Facts, record: Record, message: bytes = b"", cursor: str = ""
-) -> Entry:
-    """Return an entry from what a record has in each format, and its message, if it was read."""
-    return Entry(
-        task_id,
-        facts,
-        record.due_ms,
-        record.created_ms,
-        message,
-        record.changed_us,
-        record.extras,
-        record,
-        cursor,
-    )
 
 
 def find(shard: Shard, who: Target, until: float | None = None) -> Entry | None:
@@ -196,10 +57,9 @@ def state(shard: Shard, who: Target) -> State | None:
 def _read(shard: Shard, who: Target, until: float | None = None) -> tuple[Any, Facts | None]:
     """Return the answer of ``find.lua``, and the facts of an entry that is there."""
     found = shard.scripts.call("find", until=until, target=target_of(who))
-    facts = Facts.read(found.word)
-    if facts.word == "unreadable":
-        raise UnreadableRecord(named(who), facts.why)
-    return found, facts if found.id else None
+    if found.word.startswith(b"unreadable"):
+        raise UnreadableRecord(named(who), parts_of(found.word)[1]["w"])
+    return found, Facts.of(*parts_of(found.word)) if found.id else None
 
 
 @dataclass(frozen=True)
@@ -235,6 +95,111 @@ def departure(shards: Sequence[Shard], who: Target) -> Departure | None:
     return max(left, key=attrgetter("when_ms"), default=None)
 
 
+class What(str, Enum):
+    """The kind of event."""
+
+    SCHEDULED = "scheduled"
+    HANDED_OVER = "handed_over"
+    CANCELLED = "cancelled"
+    REPLACED = "replaced"
+    SKIPPED = "skipped"
+    DEAD = "dead"
+    REPAIRED = "repaired"
+    RESCHEDULED = "rescheduled"
+    EDITED = "edited"
+    RUN_NOW = "run_now"
+    RETRIED = "retried"
+    REMOVED = "removed"
+    UNDONE = "undone"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One event of the history; ``lua/prelude/history.lua`` has its layout.
+
+    ``labels``: of task and queue, as in the record. They and the due time are ``None`` if the
+    record could not be read. ``actor``: who did it, or empty. ``lane``: q or t and a name, of a
+    pause. ``count``: of how many entries; 0 of a lane. ``bulk``: the name of the change of many
+    that it is, or of which it is a part; or empty.
+    """
+
+    what: What
+    when_ms: int
+    due_ms: int | None
+    labels: tuple[bytes, bytes] | None
+    task_id: str
+    key: str
+    actor: str = ""
+    lane: str = ""
+    count: int = 1
+    bulk: str = ""
+
+    def with_parts_of(self, other: HistoryEntry) -> HistoryEntry:
+        """Return a line of a change with the number of another one of the same change."""
+        when_ms = max(self.when_ms, other.when_ms)
+        return replace(self, when_ms=when_ms, count=self.count + other.count)
+
+    @classmethod
+    def read(cls, event: bytes) -> HistoryEntry:
+        """Read an event that a script wrote.
+
+        Raises:
+            ValueError: another program wrote it.
+        """
+        due, id_end = event[14:27].strip(), 42 + int(event[39:42])
+        if event[:1] not in _WHAT:
+            raise ValueError(f"no event begins with {event[:1]!r}")
+        key, _, rest = event[id_end:].partition(b"\0")
+        actor, count, bulk = (*rest.split(b"\0"), b"", b"")[:3]
+        is_lane = event[:1] in b"pu"
+        return cls(
+            _WHAT[event[:1]],
+            int(event[1:14]),
+            int(due) if due else None,
+            (event[27:33], event[33:39]) if due else None,
+            event[42:id_end].decode(errors="replace"),
+            "" if is_lane else key.decode(errors="replace"),
+            actor.decode(errors="replace"),
+            key.decode(errors="replace") if is_lane else "",
+            0 if is_lane else int(count or 1),
+            bulk.decode(errors="replace"),
+        )
+
+
+def added_up(lines: Iterable[HistoryEntry]) -> list[HistoryEntry]:
+    """Return lines of changes, with one for each change of many; it has parts in each shard."""
+    found: dict[object, HistoryEntry] = {}
+    for line in lines:
+        name = (line.what, line.bulk, line.actor) if line.bulk else len(found)
+        other = found.get(name)
+        found[name] = line if other is None else line.with_parts_of(other)
+    return list(found.values())
+
+
+_WHAT = {
+    b"s": What.SCHEDULED,
+    b"h": What.HANDED_OVER,
+    b"c": What.CANCELLED,
+    b"r": What.REPLACED,
+    b"k": What.SKIPPED,
+    b"d": What.DEAD,
+    b"b": What.REPAIRED,
+    b"m": What.RESCHEDULED,
+    b"e": What.EDITED,
+    b"n": What.RUN_NOW,
+    b"t": What.RETRIED,
+    b"x": What.REMOVED,
+    b"o": What.UNDONE,
+    b"p": What.PAUSED,
+    b"u": What.RESUMED,
+}
+
+#: The letter of each kind in an event.
+LETTERS = {what: letter for letter, what in _WHAT.items()}
+
+
 def history(
     shard: Shard, events: int, changes: int, parts: int
 ) -> tuple[int, list[list[HistoryEntry]]]:
@@ -268,7 +233,7 @@ def undoable(shard: Shard, bulk: str) -> tuple[int, int | None]:
                 "undoable",
                 part=part,
                 cursor=cursor or 0,
-                count=MOST_LINES,
+                count=_MOST_LINES,
                 bulk=bulk,
                 id="",
                 tells=0,

@@ -1,4 +1,4 @@
-"""Membership in a store: the settings on which its processes must agree, and the types of its keys.
+"""Membership in a store: the types of its keys; the common settings; and how a process joins.
 
 Registration.join --> the script `join`: layout, shards, broker --> refused, warned, or a member
 Registration.check_membership --> the same check, which writes nothing
@@ -27,6 +27,24 @@ from .scripts import Scripts
 
 logger = logger_of(__name__)
 
+_STORE_BYTES = 8  # of a store's random name
+SILENT_MS: float = 60_000  # without a scanner; then a process that schedules logs a warning
+
+_NOBODY = (
+    "no scanner is alive in the store %s, prefix %s: tasks wait there until a worker with the same "
+    "delayq_url and delayq_prefix is started"
+)
+
+_EMPTIED = (
+    "this store began {} ago, its scanner {} ago: its Redis was emptied or lost its data, and "
+    "tasks that waited before are gone; find out why, load a dump if you have one, and restart "
+    "the workers to end this message"
+)
+
+_TOO_OLD = (
+    "tasks and rules of this store may have format %s, and this release reads formats up to %s: "
+    "its scanner lays those aside for one that reads them; upgrade this worker"
+)
 
 # For each type, a command that is refused for keys of another one. The scripts use them as well.
 _ASKING = {
@@ -81,26 +99,6 @@ def _types() -> dict[str, str]:
 def _question(key: str, kind: str) -> list[bytes]:
     command, *rest = _ASKING[kind]
     return packed([command, key, *rest])
-
-
-STORE_BYTES = 8  # of a store's random name
-SILENT_MS: float = 60_000  # without a scanner; then a process that schedules logs a warning
-
-_NOBODY = (
-    "no scanner is alive in the store %s, prefix %s: tasks wait there until a worker with the same "
-    "delayq_url and delayq_prefix is started"
-)
-
-_EMPTIED = (
-    "this store began {} ago, its scanner {} ago: its Redis was emptied or lost its data, and "
-    "tasks that waited before are gone; find out why, load a dump if you have one, and restart "
-    "the workers to end this message"
-)
-
-_TOO_OLD = (
-    "tasks and rules of this store may have format %s, and this release reads formats up to %s: "
-    "its scanner lays those aside for one that reads them; upgrade this worker"
-)
 
 
 def emptied(began_ms: int | None, scanner_ms: int | None, now_ms: int) -> str:
@@ -215,7 +213,7 @@ class Registration:
                 scanner=int(self._scanner and is_shard),
                 kept=ours.kept,
                 remember=ours.remembered,
-                store=os.urandom(STORE_BYTES).hex(),
+                store=os.urandom(_STORE_BYTES).hex(),
                 app=ours.app,
             )
         except StoreUnavailable as error:
@@ -228,18 +226,20 @@ class Registration:
         self._agree("broker", known.broker, ours.broker)
         if self._scanner:
             self._check_broker()
+        texts = known.store, known.hosts, known.app, known.format
+        store, hosts, app, format_ = (text.decode(errors="replace") for text in texts)
         now_ms = known.now // 1000
         self.joined_ms = self.joined_ms or now_ms
         if is_shard:
             self._warn_if_emptied(known.began, now_ms)
-            self._warn_of_hosts(_text(known.hosts))
-            self._warn_of_app(_text(known.app))
-            if self._scanner and _text(known.format) > FORMAT:
-                self._warn(_TOO_OLD, _text(known.format), FORMAT)
+            self._warn_of_hosts(hosts)
+            self._warn_of_app(app)
+            if self._scanner and format_ > FORMAT:
+                self._warn(_TOO_OLD, format_, FORMAT)
             silent = math.inf if known.silent < 0 else known.silent
             if step == "schedule" and silent > SILENT_MS:
                 self._warn(_NOBODY, ours.url, self._scripts.keys.prefix)
-        return known.now, _text(known.store)
+        return known.now, store
 
     def check_membership(self) -> str:
         """Check, without changing anything, that this process reads what the others write.
@@ -255,7 +255,7 @@ class Registration:
         if known.schema:
             self._agree("layout", known.schema, SCHEMA)
             self._agree("delayq_shards", known.shards, str(self._ours.shards))
-        broker, hosts = _text(known.broker), _text(known.hosts)
+        broker, hosts = (text.decode(errors="replace") for text in (known.broker, known.hosts))
         is_other = broker not in ("", self._ours.broker) or hosts not in ("", self._ours.hosts)
         return " on ".join(filter(None, (broker, hosts))) if is_other else ""
 
@@ -304,11 +304,7 @@ class Registration:
             logger.warning(text, *facts)
 
     def _agree(self, name: str, theirs: bytes, ours: str) -> None:
-        if _text(theirs) != ours:
-            error = StoreDiffers(name, _text(theirs), ours)
+        if (said := theirs.decode(errors="replace")) != ours:
+            error = StoreDiffers(name, said, ours)
             self._scripts.hooks.differs(error)
             raise error
-
-
-def _text(word: bytes) -> str:
-    return word.decode(errors="replace")

@@ -1,4 +1,7 @@
-r"""The record of an entry in Redis. Scripts assemble it; this module writes three parts of it.
+r"""The record of an entry: its extras, its parts if it is new, its fields; and the entry as read.
+
+Scripts assemble a record; this module writes three parts of it. An entry as it is read has what its
+record says, and the facts that a script tells beside it.
 
     1L6:celery ...... 1767225600000 1767222000123456 ....... 0 ...... ...... T ............ ...
     || |       |      |             |                |       | |      |      | |            |
@@ -47,14 +50,16 @@ the first says what every later format keeps.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import lru_cache
 from typing import Union
 
 from ..clock import from_ms
+from ..errors import UnreadableRecord
 
-HAS_KEY, HAS_TAGS, HAS_POLICY = 1, 2, 4  # flags of the record
+HAS_KEY, _HAS_TAGS, _HAS_POLICY = 1, 2, 4  # flags of the record
 LENGTH_DIGITS = 4
 MOST_TAGS = 16
 
@@ -101,8 +106,8 @@ class Extras:
 
     @property
     def flags(self) -> int:
-        has = HAS_KEY * bool(self.key) + HAS_TAGS * bool(self.tags or self.others)
-        return has + HAS_POLICY * (self.grace_ms is not None)
+        has = HAS_KEY * bool(self.key) + _HAS_TAGS * bool(self.tags or self.others)
+        return has + _HAS_POLICY * (self.grace_ms is not None)
 
     def text(self) -> bytes:
         """Return the extras as they end a record; empty, if there are none."""
@@ -131,7 +136,7 @@ NAME_BYTES = 12
 LAST_MS = 253_402_214_400_000  # the latest expiry: 9999-12-31, a day that exists in each time zone
 LINES = 10
 NO_FLAGS = b"0"
-NEWER = "its record has format %s, and this release reads formats up to %s"
+_NEWER = "its record has format %s, and this release reads formats up to %s"
 LABEL_BYTES = 6
 # The start of each part, after the header; the insertion number comes first.
 DUE, CREATED, CHANGED, FLAGS, TASK, QUEUE, FORM, MESSAGE = 6, 19, 35, 42, 43, 49, 55, 56
@@ -373,7 +378,7 @@ class Record:
                 its name, or the record does not fit it.
         """
         if self.text[:1].decode() > FORMAT:
-            raise ValueError(NEWER % (self.text[:1].decode(), FORMAT))
+            raise ValueError(_NEWER % (self.text[:1].decode(), FORMAT))
         if not self._shares:
             return b"%s%s}}" % (self.text[self.header_end + MESSAGE : self._end], self._due)
         if not template:
@@ -427,3 +432,145 @@ def time_in(score: float | bytes | str) -> int | None:
     """Return a time from a script in ms, at most the calendar's last; ``None`` for -1."""
     ms = float(score)
     return int(min(ms, LAST_MS)) if ms >= 0 else None
+
+
+# States in the words of `peek.lua`, which users see as another one.
+_STATES = {"LAPSED": "IN_FLIGHT", "UNREADABLE": "DEAD"}
+
+
+_TIMES = "nsug"  # the letters of times, in ms
+
+_NO_RECORD = Record(b"", 0)
+
+
+class State(str, Enum):
+    """The state of an entry."""
+
+    __module__ = "celery_delayq"  # as pickles name it
+
+    SCHEDULED = "SCHEDULED"
+    PAUSED = "PAUSED"
+    IN_FLIGHT = "IN_FLIGHT"
+    DEAD = "DEAD"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a script tells of an entry beside its record; ``lua/prelude/targets.lua`` has the form.
+
+    Attributes:
+        word: Its state, in the script's words; or its place, see ``dump.lua``.
+        header_end: Where the header of its record ends; 0 if that cannot be read.
+        due_ms: Its due time, if told.
+        attempts: How often it was sent, or may have been.
+        refusals: How many of these were refused.
+        is_uncertain: Whether it may have been delivered.
+        next_try_ms: When it is tried again, if its last attempt was refused.
+        since_ms: When it became a dead letter.
+        paused_by: The pauses that apply, due or not: ``*`` (all), ``q`` (its queue), ``t``.
+        behind: The id of the entry that holds its key, if it waits for that one; or empty.
+        behind_until_ms: Until when that one holds it at the latest, if it has left.
+        late_from_ms: When its grace period starts, if told.
+        has_key: Whether it holds its key, if told.
+        error: Its last error, if known; of a dead letter, why it is dead.
+        why: Why its record cannot be read, if told.
+    """
+
+    word: str
+    header_end: int = 0
+    due_ms: int = 0
+    attempts: int = 0
+    refusals: int = 0
+    is_uncertain: bool = False
+    next_try_ms: int | None = None
+    since_ms: int | None = None
+    paused_by: str = ""
+    behind: str = ""
+    behind_until_ms: int | None = None
+    late_from_ms: int | None = None
+    has_key: bool = False
+    error: str = ""
+    why: str = ""
+
+    @classmethod
+    def of(cls, word: str, parts: Mapping[str, str]) -> Facts:
+        """Return what a script's word says, and its parts, by the letters that name them."""
+        times = {name: time_in(parts[name]) for name in _TIMES if name in parts}
+        return cls(
+            word,
+            header_end=int(parts.get("h", 0)),
+            due_ms=int(parts.get("d", 0)),
+            attempts=int(parts.get("a", 0)),
+            refusals=int(parts.get("r", 0)),
+            is_uncertain="m" in parts,
+            next_try_ms=times.get("n"),
+            since_ms=times.get("s"),
+            paused_by=parts.get("p", ""),
+            behind=parts.get("b", ""),
+            behind_until_ms=times.get("u"),
+            late_from_ms=times.get("g"),
+            has_key="k" in parts,
+            error=parts.get("e", ""),
+            why=parts.get("w", ""),
+        )
+
+    @property
+    def state(self) -> State:
+        """Its state, as users see it."""
+        return State(_STATES.get(self.word, self.word))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry as read from the store.
+
+    ``record``: :data:`NO_RECORD` if it cannot be read. ``cursor``: its place in a listing, if read
+    in one.
+    """
+
+    task_id: str
+    facts: Facts
+    due_ms: int
+    created_ms: int = 0
+    message: bytes = b""
+    changed_us: int = 0
+    extras: Extras = field(default_factory=Extras)
+    record: Record = field(default=_NO_RECORD, repr=False, compare=False)
+    cursor: str = field(default="", compare=False)
+
+    @property
+    def state(self) -> State:
+        """Its state."""
+        return self.facts.state
+
+
+def entry_of(
+    task_id: str, facts: Facts, record: Record, template: bytes | None, cursor: str = ""
+) -> Entry:
+    """Return an entry from its record and the facts about it.
+
+    Raises:
+        UnreadableRecord: the record cannot be read.
+    """
+    try:
+        message = record.message(task_id.encode(), template)
+        return entry_with(task_id, facts, record, message, cursor)
+    except ValueError as error:
+        raise UnreadableRecord(task_id, str(error)) from error
+
+
+def entry_with(
+    task_id: str, facts: Facts, record: Record, message: bytes = b"", cursor: str = ""
+) -> Entry:
+    """Return an entry from what a record has in each format, and its message, if it was read."""
+    return Entry(
+        task_id,
+        facts,
+        record.due_ms,
+        record.created_ms,
+        message,
+        record.changed_us,
+        record.extras,
+        record,
+        cursor,
+    )

@@ -20,8 +20,15 @@ from typing import Any
 
 from ..errors import StoreDiffers, UnreadableRecord
 from .calls import Shard
-from .lookup import Entry, Facts, State, entry_of, entry_with
-from .record import Record, label_of
+from .record import Entry, Facts, Record, State, entry_of, entry_with, label_of
+from .scripts import parts_of
+
+PAGE = 500  # members in a reply, or about as many entries looked at: some 2 ms
+FIRST = 20  # entries in the first step of a pass: they may be large
+_PASS_BYTES = 1_000_000  # that a step of a pass reads, about
+MOST = 100_000  # members that a pass keeps in memory
+PEEK, READ = 200, 50  # members that a step looks at, or reads: some 2 ms
+_PEEK_BYTES = 1_000_000  # of records read at a time
 
 # The indexes in which to look for a state. Paused entries move from one to the next, in this order.
 _WAYS = {
@@ -78,14 +85,6 @@ class Filter:
             return ("all",)
         # Between the ways of two states, an entry could go from the later to the earlier one.
         return _WAYS.get(self.states[0], ("records",)) if len(self.states) == 1 else ("records",)
-
-
-PAGE = 500  # members in a reply, or about as many entries looked at: some 2 ms
-FIRST = 20  # entries in the first step of a pass: they may be large
-PASS_BYTES = 1_000_000  # that a step of a pass reads, about
-MOST = 100_000  # members that a pass keeps in memory
-PEEK, READ = 200, 50  # members that a step looks at, or reads: some 2 ms
-PEEK_BYTES = 1_000_000  # of records read at a time
 
 
 @dataclass(frozen=True, order=True)
@@ -268,13 +267,13 @@ def peek(
     while left:
         some = left[: READ if reads else PEEK]
         reply = shard.scripts.call(
-            "peek", reads=int(reads), filter=chosen.text, max_bytes=PEEK_BYTES, members=some
+            "peek", reads=int(reads), filter=chosen.text, max_bytes=_PEEK_BYTES, members=some
         )
         templates, records = dict(reply.templates), iter(reply.found)
         words = reply.words.split()
         for member, word in zip(some, words, strict=True):
             if word not in (b"skipped", b"again"):
-                facts = Facts.read(word)
+                facts = Facts.of(*parts_of(word))
                 text = next(records) if reads else b""
                 record = Record(text, facts.header_end) if facts.header_end else None
                 template = templates.get(record.name) if record and record.name else None
@@ -295,7 +294,7 @@ def read(shard: Shard, chosen: Filter, members: Sequence[bytes]) -> Iterator[tup
 
 def next_count(count: int, size: int, most: int) -> int:
     """Return how many entries the next step looks at, if *count* of them had *size* bytes."""
-    return max(1, min(most, 2 * count, count * PASS_BYTES // max(size, 1)))
+    return max(1, min(most, 2 * count, count * _PASS_BYTES // max(size, 1)))
 
 
 def _sorting(member: bytes) -> bytes:

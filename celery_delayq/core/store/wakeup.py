@@ -29,7 +29,7 @@ FD_SETSIZE = 1024  # descriptors that select() can watch
 PING_AFTER = 30.0  # seconds of silence before Redis gets a PING
 # A wait that begins up to so many seconds earlier sends the PING at once: the caller has just sent
 # another command, and Redis wakes once for both.
-EARLY = 9.0
+_EARLY = 9.0
 
 logger = logger_of(__name__)
 
@@ -130,7 +130,7 @@ class Wakeup:
                 raise
 
     def _wait(self, until: float) -> set[int]:
-        self._ask_for_life(EARLY)
+        self._ask_for_life(_EARLY)
         while True:
             self._ask_for_life()
             now = clock.monotonic()

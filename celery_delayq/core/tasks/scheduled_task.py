@@ -104,8 +104,8 @@ class ScheduledTask:
             app: The app that reads it.
             queue: The name of its queue; the entry has only a hash of it.
         """
-        facts = entry.facts
-        reason = facts.error if facts.state is State.DEAD else ""
+        facts, state = entry.facts, entry.facts.state
+        reason = facts.error if state is State.DEAD else ""
         task, envelope, priority, put_offs = "", {}, 0, 0
         try:
             envelope = loads(entry.message)
@@ -122,7 +122,7 @@ class ScheduledTask:
             queue=queue,
             due=from_ms(entry.due_ms),
             created=from_ms(entry.created_ms),
-            state=facts.state,
+            state=state,
             reason=reason,
             attempts=facts.attempts,
             error=facts.error,
