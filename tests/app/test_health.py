@@ -133,7 +133,7 @@ def test_a_store_that_began_after_its_scanner_is_reported(delayq_app, url, redis
         eventually(lambda: redis_ms(redis) > joined_ms + 1)
 
         # One node of a Cluster loses its data.
-        lost = delayq.services.entries.shards[1].keys
+        lost = delayq.services.entries.shards[1].scripts.keys
         redis.delete(*lost.names)
         both[1].go_on_as(both[1].name)
         both[1].hand_over()

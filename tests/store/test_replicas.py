@@ -156,7 +156,7 @@ def test_of_several_calls_each_has_to_be_known(redis_server, pooled):
 def test_a_call_is_known_when_its_answer_has_become_an_older_one(redis_server, pooled):
     entries = entries_on(pooled)
     (receipt,) = schedule(entries, "a")
-    raw, keys = redis_server.client(), entries.shards[0].keys
+    raw, keys = redis_server.client(), entries.shards[0].scripts.keys
     raw.rename(keys["calls"], keys["calls_old"])
     scripts = entries.shards[0].scripts
     assert scripts.call("replicate", operations=[receipt.operation]) == 1

@@ -33,7 +33,6 @@ from ..errors import StoreError, StoreUnavailable
 from ..hooks import author
 from ..servers.connection import packed
 from ..text import logger_of
-from .keys import Keys
 from .membership import Membership, Registration
 from .scripts import Scripts
 from .values import Receipt
@@ -273,11 +272,6 @@ class Shard:
             self.registration.warned = meeting_place.warned  # one warning for all shards
         self.calls = Calls(scripts, self._join, membership.timeout)
         self.templates: set[bytes] = set()
-
-    @property
-    def keys(self) -> Keys:
-        """The names of its keys."""
-        return self.scripts.keys
 
     def check_membership(self) -> str:
         """Check that this process may read the shard; see :meth:`Registration.check_membership`."""

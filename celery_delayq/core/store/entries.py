@@ -392,7 +392,7 @@ class Entries:
     @_over_its_shards
     def free(self, key: str, seen: str = "") -> tuple[Outcome, str]:
         """Free a key that an entry which has left still holds; see :func:`lookup.free_key`."""
-        return lookup.free_key(self._of_key(key, self.unasked_shards), key, seen=seen)
+        return lookup.free_key(self._of_key(key, self.unasked_shards), key, seen)
 
     @_over_its_shards
     def holder(self, key: str) -> KeyHolder | None:

@@ -293,22 +293,19 @@ def holder_of(shard: Shard, key: str) -> KeyHolder | None:
     )
 
 
-def free_key(
-    shard: Shard, key: str, *, seen: str = "", until: float | None = None
-) -> tuple[Outcome, str]:
+def free_key(shard: Shard, key: str, seen: str) -> tuple[Outcome, str]:
     """Free a key that an entry which has left still holds.
 
     Args:
         shard: The key's shard.
         key: The key.
-        seen: Free it only if this delivery holds it.
-        until: When to give up, by the monotonic clock.
+        seen: Free it only if this delivery holds it; empty: whoever does.
 
     Returns:
         The outcome, and the id of the entry that held it. ``UNCHANGED``: its holder waits, or is
         another one; ``NOT_FOUND``: nothing holds it.
     """
-    (text,) = shard.calls.call("free", until=until, key=key, seen=seen)
+    (text,) = shard.calls.call("free", key=key, seen=seen)
     word, *held = text.split(b":")
     return Outcome(_text(word)), _text(unquote_to_bytes(b"".join(held)))
 

@@ -5,7 +5,8 @@
                   entries), which have no order: each finds the first MOST after the pass before
 
 A :class:`Filter` is what scripts take, here and in a listing; with a shard, and where it began, it
-is a :class:`Walk`. The step that changes an entry checks again that the selection includes it.
+is a :class:`Walk`. ``peek`` and ``read`` tell of the entries that it met. The step that changes an
+entry checks again that the selection includes it.
 """
 
 from __future__ import annotations
