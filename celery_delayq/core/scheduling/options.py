@@ -32,14 +32,14 @@ UNTIL, FOR = "delayq_unique_until", "delayq_unique_for"
 
 REJECT, DEBOUNCE, RUN, SKIP = "reject", "debounce", "run", "skip"
 DELIVERED, FINISHED = "delivered", "finished"
-AN_HOUR = 3600
+_AN_HOUR = 3600
 
 LONGEST = 255  # bytes of a key, or of a tag
 
 Conflict = Literal["reject", "keep", "replace", "earliest", "latest", "debounce"]
 Late = Literal["run", "skip"]
 UniqueUntil = Literal["delivered", "finished"]
-POLICIES, LATE_POLICIES, ENDS = map(get_args, (Conflict, Late, UniqueUntil))
+POLICIES, _LATE_POLICIES, _ENDS = map(get_args, (Conflict, Late, UniqueUntil))
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,8 @@ class TaskOptions(TypedDict, total=False):
         Option(
             "`skip`: drop the task if it is more than `grace` overdue. `run` (the default): run "
             "it, however late.",
-            " or ".join(LATE_POLICIES),
-            _one_of(LATE_POLICIES),
+            " or ".join(_LATE_POLICIES),
+            _one_of(_LATE_POLICIES),
         ),
     ]
     grace: Annotated[
@@ -187,8 +187,8 @@ class TaskOptions(TypedDict, total=False):
             "When the key is free: once the task is `delivered` (the default); or `finished`: has "
             "run, retries included. Not for a canvas. [How long a key "
             "holds](../guide/keys-and-tags.md#how-long-a-key-holds).",
-            " or ".join(ENDS),
-            _one_of(ENDS),
+            " or ".join(_ENDS),
+            _one_of(_ENDS),
         ),
     ]
     unique_for: Annotated[
@@ -343,7 +343,7 @@ def _hold(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> str:
                 raise InvalidOption(name, given[name], f"{KEY} beside it")
         return ""
     if until == FINISHED:
-        return hold_of(ms or AN_HOUR * 1000, until_finished=True)
+        return hold_of(ms or _AN_HOUR * 1000, until_finished=True)
     return hold_of(ms, until_finished=False)
 
 

@@ -135,15 +135,14 @@ def write(
     """
     store = services.configured
     settings = store.settings
-    until = clock.monotonic() + settings.timeout
     # Without a conflict policy no task can be replaced, and no backend is needed.
     can_replace = any(entry.conflict for entry in new)
-    owed = can_replace and services.has_backend
+    owes = can_replace and services.has_backend
     what = Addition(
         supersede=supersede,
-        revokes=("all" if given_out else "replaced") if owed else "none",
+        revokes=("all" if given_out else "replaced") if owes else "none",
         tells=can_replace and bool(services.hooks.hears_messages()),
-        until=until,
+        until=clock.monotonic() + settings.timeout,
         pauses=_pauses(policy),
     )
     try:
@@ -156,17 +155,14 @@ def write(
             return answers
         return _replicated(services, answers, Wanted(*settings.wait_replicas))
     finally:  # also if a time limit or Ctrl-C ends the wait: the entries are written
-        # By then a scanner may have stored REVOKED.
-        _tell(services, new, answers, owed, late=clock.monotonic() > until)
+        _tell(services, what, new, answers)
 
 
 def _tell(
     services: Services,
+    what: Addition,
     new: Sequence[NewEntry],
     answers: Sequence[Receipt | DelayQError],
-    owed: bool,
-    *,
-    late: bool,
 ) -> None:
     scheduled: list[tuple[NewEntry, int]] = []
     replaced: list[Cancelled] = []
@@ -178,10 +174,11 @@ def _tell(
                 scheduled.append((entry, answer.due_ms))
     if scheduled and any(hears() for hears in services.hooks.hears_scheduled):
         services.hooks.scheduled(scheduled)
+    late = clock.monotonic() > what.until  # by then a scanner may have stored REVOKED
     if replaced:
-        services.will_not_run(replaced, owed=owed, late=late)
+        services.will_not_run(replaced, owed=what.owes, late=late)
     if gave_way:
-        services.will_not_run(gave_way, owed=owed, late=late, gave_way=True)
+        services.will_not_run(gave_way, owed=what.owes, late=late, gave_way=True)
 
 
 def _replicated(

@@ -61,6 +61,11 @@ class Addition:
     until: float = math.inf
     pauses: Iterable[float] = ()
 
+    @property
+    def owes(self) -> bool:
+        """Whether ``REVOKED`` must be stored."""
+        return self.revokes != "none"
+
 
 PLAIN = Addition()
 
