@@ -25,6 +25,7 @@ from celery_delayq.core.store import (
     Cancelled,
     Entry,
     Filter,
+    Listing,
     counts,
     entries,
     selection,
@@ -435,7 +436,7 @@ OPERATIONS = (
     ),
     reads(
         "page",
-        lambda ready: [one.task_id for one in ready.store.entries.waiting(0, FAR_MS)],
+        lambda ready: [one.task_id for one in ready.store.entries.waiting(Listing(0, FAR_MS))],
         ["parked", "list", "waiting"],
         face={"tasks": lambda delayq, _: list(delayq.tasks())},
         cli=("list", "list --json", "list --state scheduled"),

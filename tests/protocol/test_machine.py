@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from celery_delayq.contrib.care.inconsistencies import COUNTED
 from celery_delayq.contrib.care.repairing import repair_store
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import State
+from celery_delayq.core.store import Listing, State
 from celery_delayq.core.store.changes import Removal, Rewrite
 from celery_delayq.core.store.record import NewRecord
 from celery_delayq.errors import AlreadyScheduled
@@ -248,7 +248,9 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def lists_and_counts_agree(self):
-        waiting = [(each.task_id, each.due_ms) for each in self.store.entries.waiting(0, 2**53)]
+        waiting = [
+            (each.task_id, each.due_ms) for each in self.store.entries.waiting(Listing(0, 2**53))
+        ]
         held = {
             (task_id, task.due_ms)
             for task_id, task in self.model.tasks.items()

@@ -5,7 +5,7 @@ import pytest
 from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.contrib.care.repairing import repair_store
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Filter, Outcome, State, entries
+from celery_delayq.core.store import Filter, Listing, Outcome, State, entries
 from celery_delayq.core.store.changes import Removal, Rewrite
 from celery_delayq.core.store.lookup import find
 from celery_delayq.core.store.record import Extras, header_for
@@ -50,13 +50,13 @@ def test_lists_have_it_in_due_order(store, tag):
     for task_id, due_ms in (("x1", NOW_MS - 1), ("x2", NOW_MS + 1)):
         store.schedule(task_id, due_ms, extras=Extras(tags=("x",)))
     behind(store, extras=Extras("k", ("x",)))
-    listed = [*store.entries.waiting(0, FAR_MS)]
+    listed = [*store.entries.waiting(Listing(0, FAR_MS))]
     assert [(one.task_id, one.facts.behind) for one in listed] == [
         ("x1", ""),
         ("b", "a"),
         ("x2", ""),
     ]
-    backwards = [*store.entries.waiting(0, FAR_MS, newest_first=True)]
+    backwards = [*store.entries.waiting(Listing(0, FAR_MS, newest_first=True))]
     assert backwards == listed[::-1]
 
 
@@ -73,7 +73,7 @@ def test_a_pause_holds_it_only_once_it_came_forward(store, shard_steps):
     store.entries.pause(b"*******", "")
     behind(store)
     assert find(store.shard, KEY).state is State.SCHEDULED
-    assert [one.state for one in store.entries.waiting(0, FAR_MS)] == [State.SCHEDULED]
+    assert [one.state for one in store.entries.waiting(Listing(0, FAR_MS))] == [State.SCHEDULED]
     assert selected(store, State.SCHEDULED) == ["b"]
     assert selected(store, State.PAUSED) == []
     store.set_ms(END_MS)

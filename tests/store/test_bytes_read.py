@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.servers.connection import packed
+from celery_delayq.core.store import Listing
 from celery_delayq.core.store.delivery import MAX_BYTES
 from celery_delayq.core.store.record import lane_for
 from tests.store import support
@@ -188,4 +189,4 @@ def test_a_reclaim_reads_no_more_than_its_bound(metered, filled, clock_ms):
 def test_a_listing_reads_no_more_than_its_bound(metered, limits, filled, large):
     limits(page_bytes=MAX_BYTES)
     filled(metered.schedule, large)
-    assert is_bounded(most_of(lambda: list(metered.entries.waiting(0, NOW_MS * 2))))
+    assert is_bounded(most_of(lambda: list(metered.entries.waiting(Listing(0, NOW_MS * 2)))))

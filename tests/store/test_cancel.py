@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from celery_delayq.core.store import Outcome
+from celery_delayq.core.store import Listing, Outcome
 from celery_delayq.core.store.changes import Removal
 from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 
@@ -29,7 +29,7 @@ def test_other_entries_are_untouched(store, put):
     kept = store.record("aa"), store.record("b")
     store.entries.change("a", Removal())
     assert (store.record("aa"), store.record("b")) == kept
-    assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)] == ["aa", "b"]
+    assert [entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS + 1))] == ["aa", "b"]
     store.check()
 
 

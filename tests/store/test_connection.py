@@ -10,6 +10,7 @@ from celery_delayq.core.servers import endpoint as endpoints
 from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.servers.pool import MOST
+from celery_delayq.core.store import Listing
 from celery_delayq.errors import StoreUnavailable
 from tests.store.answering import OK
 from tests.store.support import FAR_MS, endpoint
@@ -259,7 +260,10 @@ def test_a_child_forked_while_every_connection_is_in_use_makes_its_own(few, wait
 def test_scheduling_works_in_a_forked_child(store):
     store.schedule("parent", FAR_MS)
     assert in_child(lambda: b"%d" % store.schedule("child", FAR_MS)) == b"%d" % FAR_MS
-    assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)] == ["parent", "child"]
+    assert [entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS + 1))] == [
+        "parent",
+        "child",
+    ]
 
 
 @pytest.mark.parametrize(

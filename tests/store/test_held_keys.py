@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Outcome
+from celery_delayq.core.store import Listing, Outcome
 from celery_delayq.core.store.changes import Move, Removal
 from celery_delayq.core.store.record import Extras
 from celery_delayq.errors import InFlight, KeyHeld
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.core
 @pytest.mark.parametrize("key", ["k", 'a "key"\\', "\u00e9\u4e2d\x01\x7f", "%1"])
 def test_its_message_names_the_key_the_delivery_and_the_time(store, shard_steps, key, share):
     schedule(store, "a", NOW_MS, Extras(key, ("x",), hold="f5"), share=share)
-    [before] = store.entries.waiting(0, FAR_MS)
+    [before] = store.entries.waiting(Listing(0, FAR_MS))
     number, changed = before.record.seen[:6], before.record.changed_us
 
     shard_steps.hand_over()

@@ -7,7 +7,7 @@ a release that reads such ones.
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Filter, Outcome
+from celery_delayq.core.store import Filter, Listing, Outcome
 from celery_delayq.core.store.changes import Move, Removal
 from celery_delayq.core.store.record import FLAGS, FORM, RUN_NOW, Extras, header_for, lane_for
 from celery_delayq.errors import AlreadyScheduled, UnreadableRecord
@@ -144,7 +144,7 @@ def test_a_selection_finds_it_and_a_listing_leaves_it_out(store):
     store.schedule("a", FAR_MS, extras=EXTRAS, share=True)
     make_later(store)
 
-    assert list(store.entries.waiting(0, FAR_MS + 1)) == []
+    assert list(store.entries.waiting(Listing(0, FAR_MS + 1))) == []
     with pytest.raises(UnreadableRecord, match=SAYS):
         store.entries.find("a")
     assert [len(page) for page in store.pages(Filter(tags=("tag",)))] == [1]

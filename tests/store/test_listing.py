@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Entries, State, listing
+from celery_delayq.core.store import Entries, Listing, State, listing
 from celery_delayq.core.store.changes import Move, Removal
 from celery_delayq.core.store.listing import ALL, ListCursor
 from celery_delayq.core.store.record import Extras, header_for, labels_for, lane_for
@@ -32,7 +32,7 @@ def ids(entries):
 
 
 def page(store, cursor=None, size=50, earliest=0, end=END, **asked):
-    entries = store.entries.waiting(earliest, end, cursor=cursor, size=size, **asked)
+    entries = store.entries.waiting(Listing(earliest, end, cursor=cursor, size=size, **asked))
     return list(itertools.islice(entries, size))
 
 
@@ -94,8 +94,8 @@ def everywhere(store):
 
 def test_all_waiting_entries_are_listed_in_due_order_over_all_pages(store, small_pages):
     expected = everywhere(store)
-    assert ids(store.entries.waiting(0, END)) == expected
-    waiting_now = ids(store.entries.waiting(0, NOW_MS + 1))
+    assert ids(store.entries.waiting(Listing(0, END))) == expected
+    waiting_now = ids(store.entries.waiting(Listing(0, NOW_MS + 1)))
     assert waiting_now == [one for one in expected if not one.startswith(("due", "relay"))]
 
 
@@ -113,10 +113,10 @@ BY_TAG = Filter(tags=("all",))
 def test_the_newest_come_first_where_that_is_asked_for(store, size, chosen):
     newest_first = everywhere(store)[::-1]
     asked = {"newest_first": True, "chosen": chosen}
-    assert ids(store.entries.waiting(0, END, **asked)) == newest_first
+    assert ids(store.entries.waiting(Listing(0, END, **asked))) == newest_first
     assert ids(paged(store, size, **asked)) == newest_first
     overdue = [one for one in newest_first if not one.startswith(("due", "relay"))]
-    assert ids(store.entries.waiting(NOW_MS - 3, NOW_MS + 1, **asked)) == [
+    assert ids(store.entries.waiting(Listing(NOW_MS - 3, NOW_MS + 1, **asked))) == [
         one for one in overdue if store.entries.find(one).due_ms >= NOW_MS - 3
     ]
 
@@ -153,7 +153,7 @@ def test_a_list_of_some_has_these_and_no_others(store, limits, chosen, fits, new
     limits(page=8)
     expected = [one for one in everywhere(store)[:: -1 if newest_first else 1] if fits(one)]
     asked = {"chosen": chosen, "newest_first": newest_first}
-    assert ids(store.entries.waiting(0, END, **asked)) == expected
+    assert ids(store.entries.waiting(Listing(0, END, **asked))) == expected
     assert ids(paged(store, 3, **asked)) == expected
 
 
@@ -165,7 +165,7 @@ def test_a_list_of_some_sends_no_others_and_takes_a_step_for_a_page(store):
         put(store, f"a{step}", FAR_MS + step, queue="mail" if step == listing.PAGE else "other")
     assert page(store, size=1)  # the script is sent once
     store.raw.config_resetstat()
-    [found] = store.entries.waiting(0, END, chosen=Filter(queues=("mail",)), size=1)
+    [found] = store.entries.waiting(Listing(0, END, chosen=Filter(queues=("mail",)), size=1))
     assert found.task_id == f"a{listing.PAGE}"
     assert store.raw.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
     nothing = Filter(queues=("x",)).text
@@ -190,7 +190,7 @@ def test_a_dead_entry_and_one_in_flight_are_left_out(store, chosen):
         put(store, task_id, NOW_MS, relayed=True, tags=("all",))
     store.take("dead", "dead")
     store.take("leased", "flying")
-    assert ids(store.entries.waiting(0, END, chosen=chosen)) == ["waits"]
+    assert ids(store.entries.waiting(Listing(0, END, chosen=chosen))) == ["waits"]
 
 
 def test_by_tag_what_leaves_or_is_moved_while_it_is_read_comes_in_its_old_place_or_not(
@@ -199,7 +199,7 @@ def test_by_tag_what_leaves_or_is_moved_while_it_is_read_comes_in_its_old_place_
     limits(list_read=2)
     for step in range(6):
         put(store, f"a{step}", FAR_MS + step, tags=("x",))
-    entries = store.entries.waiting(0, END, chosen=Filter(tags=("x",)))
+    entries = store.entries.waiting(Listing(0, END, chosen=Filter(tags=("x",))))
     assert next(entries).task_id == "a0"
     store.entries.change("a3", Removal())
     store.entries.change("a4", Move(When("at", FAR_MS - 9)))
@@ -215,18 +215,17 @@ def test_by_tag_what_cannot_be_read_or_only_the_index_has_is_left_out(store):
     store.raw.zadd(store.keys["tags"], {b"x\0" + member: 0})  # b, as an aborted script leaves it
     store.raw.delete(store.keys["templates"])
     for tags in (("x",), ("x", "none")):
-        assert ids(store.entries.waiting(0, END, chosen=Filter(tags=tags))) == ["a"]
+        assert ids(store.entries.waiting(Listing(0, END, chosen=Filter(tags=tags)))) == ["a"]
 
 
 def test_a_tag_of_too_many_is_refused_and_the_error_names_the_way(store, limits):
     limits(list_most=3)
     for step in range(4):
         put(store, f"a{step}", FAR_MS + step, tags=("x",), queue="mail" if step else "other")
-    assert ids(store.entries.waiting(0, END, chosen=Filter(tags=("x",), queues=("mail",)))) == [
-        "a1", "a2", "a3",
-    ]  # fmt: skip
+    chosen = Filter(tags=("x",), queues=("mail",))
+    assert ids(store.entries.waiting(Listing(0, END, chosen))) == ["a1", "a2", "a3"]
     with pytest.raises(InvalidOption) as caught:
-        list(store.entries.waiting(0, END, chosen=Filter(tags=("x",))))
+        list(store.entries.waiting(Listing(0, END, chosen=Filter(tags=("x",)))))
     assert str(caught.value) == (
         "tag is 'x'; expected a tag of at most 100,000 waiting tasks, as they are sorted first; "
         "for more use select"
@@ -235,7 +234,7 @@ def test_a_tag_of_too_many_is_refused_and_the_error_names_the_way(store, limits)
 
 def test_an_entry_tells_its_state_and_what_went_wrong(store):
     everywhere(store)
-    found = {entry.task_id: entry for entry in store.entries.waiting(0, END)}
+    found = {entry.task_id: entry for entry in store.entries.waiting(Listing(0, END))}
     for task_id, entry in found.items():
         assert entry == store.entries.find(task_id)
     refused, parked = found["refused0"], found["parked0.0"]
@@ -327,7 +326,7 @@ def test_a_due_time_that_is_no_whole_number_neither_stops_a_listing_nor_repeats(
         member = store.raw.zrange(store.keys["due"], -1, -1)[0]
         store.raw.zadd(store.keys["due"], {member: FAR_MS + step * moved})
     expected = [member[6:].decode() for member in store.raw.zrange(store.keys["due"], 0, -1)]
-    for listed in (paged(store, 2), store.entries.waiting(0, END)):
+    for listed in (paged(store, 2), store.entries.waiting(Listing(0, END))):
         assert ids(itertools.islice(listed, 100)) == expected
 
 
@@ -335,21 +334,21 @@ def test_of_very_many_refused_ones_those_are_listed_that_are_tried_next(store, l
     limits(page_refused=3)
     for step in range(5):
         store.at("refused", f"a{step}", wait=60 - step)
-    assert ids(store.entries.waiting(0, END)) == ["a2", "a3", "a4"]
+    assert ids(store.entries.waiting(Listing(0, END))) == ["a2", "a3", "a4"]
 
 
 def test_a_lane_whose_name_nobody_gave_ends_the_listing_all_the_same(store):
     put(store, "a", FAR_MS)
     store.raw.zadd(store.keys["parked"], {b"\xff" * 900: 0, b"": 0, b"q": 0, b"*" * 14: 0})
-    assert ids(store.entries.waiting(0, END)) == ["a"]
+    assert ids(store.entries.waiting(Listing(0, END))) == ["a"]
 
 
 def test_bounds_take_the_lower_and_leave_the_upper(store):
     for step in range(5):
         store.schedule(f"a{step}", FAR_MS + step)
-    assert ids(store.entries.waiting(FAR_MS + 1, FAR_MS + 3)) == ["a1", "a2"]
-    assert ids(store.entries.waiting(FAR_MS + 5, FAR_MS + 9)) == []
-    assert ids(store.entries.waiting(FAR_MS + 3, FAR_MS + 1)) == []
+    assert ids(store.entries.waiting(Listing(FAR_MS + 1, FAR_MS + 3))) == ["a1", "a2"]
+    assert ids(store.entries.waiting(Listing(FAR_MS + 5, FAR_MS + 9))) == []
+    assert ids(store.entries.waiting(Listing(FAR_MS + 3, FAR_MS + 1))) == []
 
 
 @pytest.mark.parametrize("equal", [True, False], ids=["equal times", "different times"])
@@ -364,7 +363,7 @@ def test_entries_that_come_and_go_make_a_listing_neither_skip_nor_repeat_another
     for step, task_id in enumerate(go):
         store.schedule(task_id, FAR_MS if equal else FAR_MS + 30 * step + 5)
     seen = []
-    for number, entry in enumerate(store.entries.waiting(0, END)):
+    for number, entry in enumerate(store.entries.waiting(Listing(0, END))):
         seen.append(entry.task_id)
         if number < 10:
             store.entries.change(go[number], Removal())
@@ -380,7 +379,7 @@ def test_a_listing_ends_though_each_task_of_it_is_rescheduled(store, small_pages
     for step, task_id in enumerate(expected):
         (store.schedule if step % 3 else store.schedule_relayed)(task_id, FAR_MS + step)
     listed = []
-    for entry in itertools.islice(store.entries.waiting(0, END), 100):
+    for entry in itertools.islice(store.entries.waiting(Listing(0, END)), 100):
         listed.append(entry.task_id)
         store.reschedule(entry.task_id, When("by", span))
     assert sorted(listed, key=expected.index) == expected
@@ -392,7 +391,7 @@ def test_a_member_of_somebody_else_s_hides_no_entry(store, small_pages):
     strangers = ["", "x", b"\0\0\0\0\0", b"\xff\xff\xff\xff\xff", b"\xff" * 6, "another program's"]
     store.raw.zadd(store.keys["due"], dict.fromkeys(strangers, FAR_MS))
     store.raw.zadd(store.keys["due"], {"before": "-inf", "behind": "+inf"})
-    listed = ids(itertools.islice(store.entries.waiting(0, END), 100))
+    listed = ids(itertools.islice(store.entries.waiting(Listing(0, END)), 100))
     assert listed == [f"a{step}" for step in range(10)]
 
 
@@ -402,7 +401,7 @@ def test_a_page_ends_after_its_bound_in_bytes_and_the_next_goes_on(store, limits
         store.schedule(f"a{step}", FAR_MS, payload="x" * 1000)
     asked = Counter()
     store.scripts.on_call = lambda name, _: asked.update([name])
-    assert ids(store.entries.waiting(0, END)) == [f"a{step}" for step in range(20)]
+    assert ids(store.entries.waiting(Listing(0, END))) == [f"a{step}" for step in range(20)]
     assert asked["page"] == 20 / 5
 
 
@@ -427,7 +426,7 @@ def test_an_invalid_cursor_is_an_error_at_the_call(store, text):
     with pytest.raises(ValueError, match="cursor"):
         ListCursor.read(text)
     with pytest.raises(ValueError, match="cursor"):
-        store.entries.waiting(0, END, cursor=text)
+        store.entries.waiting(Listing(0, END, cursor=text))
 
 
 def test_a_cursor_of_another_store_is_an_error_at_the_call(store):
@@ -436,17 +435,17 @@ def test_a_cursor_of_another_store_is_an_error_at_the_call(store):
     store.raw.flushall()
     store.set_ms(NOW_MS)
     with pytest.raises(ValueError, match="cursor"):
-        store.entries.waiting(0, END, cursor=cursor)
+        store.entries.waiting(Listing(0, END, cursor=cursor))
     put(store, "a", FAR_MS)
     with pytest.raises(ValueError, match="cursor"):
-        store.entries.waiting(0, END, cursor=cursor)
+        store.entries.waiting(Listing(0, END, cursor=cursor))
 
 
 def test_a_cursor_of_a_shard_that_is_not_here_is_an_error(store):
     put(store, "a", FAR_MS)
     cursor = replace(ListCursor.read(page(store)[0].cursor), shard=1)
     with pytest.raises(ValueError, match="cursor"):
-        store.entries.waiting(0, END, cursor=str(cursor))
+        store.entries.waiting(Listing(0, END, cursor=str(cursor)))
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
@@ -458,13 +457,15 @@ def test_over_shards_a_cursor_goes_on_in_each(redis_server, chosen, newest_first
     shards = Entries([one.scripts for one in stores], MEMBERSHIP)
     for step in range(30):
         put(stores[step % 3], f"a{step}", FAR_MS + step // 10, tags=("all",))
-    expected = ids(shards.waiting(0, END, **asked))
+    expected = ids(shards.waiting(Listing(0, END, **asked)))
     assert [int(one[1:]) // 10 for one in expected] == sorted([0, 1, 2] * 10, reverse=newest_first)
     assert sorted(expected) == sorted(f"a{step}" for step in range(30))
     for size in (1, 4):
         seen, cursor = [], None
         while some := list(
-            itertools.islice(shards.waiting(0, END, cursor=cursor, size=size, **asked), size)
+            itertools.islice(
+                shards.waiting(Listing(0, END, cursor=cursor, size=size, **asked)), size
+            )
         ):
             seen += ids(some)
             cursor = some[-1].cursor
@@ -476,7 +477,7 @@ def test_over_shards_a_cursor_goes_on_in_each(redis_server, chosen, newest_first
 def test_listing_takes_one_step_a_page(store):
     for step in range(20):
         put(store, f"a{step}", FAR_MS, relayed=bool(step % 2))
-    *_, last = itertools.islice(store.entries.waiting(0, END, size=10), 10)
+    *_, last = itertools.islice(store.entries.waiting(Listing(0, END, size=10)), 10)
     for cursor, steps in ((None, 1), (last.cursor, 2)):  # the cursor's owner, and the page
         store.raw.config_resetstat()
         assert len(page(store, cursor, 5)) == 5

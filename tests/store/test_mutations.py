@@ -18,7 +18,7 @@ import pytest
 from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.hooks import part_of
-from celery_delayq.core.store import Entries, Filter, State, selection
+from celery_delayq.core.store import Entries, Filter, Listing, State, selection
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.keys import KEYS, target_of_key
 from celery_delayq.core.store.record import Extras, lane_for
@@ -215,7 +215,9 @@ def read(store):
     attempt(lambda: [*check_store(store.entries)])
     for chosen in (Filter(), Filter(tags=("all",)), *(Filter(states=(state,)) for state in State)):
         attempt(lambda chosen=chosen: [*select(store, chosen)])
-    return attempt(lambda: [*itertools.islice(store.entries.waiting(0, MAX_DUE_MS + 1), 1000)])
+    return attempt(
+        lambda: [*itertools.islice(store.entries.waiting(Listing(0, MAX_DUE_MS + 1)), 1000)]
+    )
 
 
 def change(store):

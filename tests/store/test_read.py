@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.core.store import State
+from celery_delayq.core.store import Listing, State
 from celery_delayq.core.store.changes import Removal
 from tests.store.support import FAR_MS, NOW_MS
 
@@ -43,13 +43,13 @@ def test_reading_changes_nothing(store, share):
     store.schedule_relayed("b", FAR_MS, share=share)
     before = store.snapshot()
     store.entries.find("a"), store.entries.state("b"), store.entries.counts()
-    list(store.entries.waiting(0, FAR_MS + 1))
+    list(store.entries.waiting(Listing(0, FAR_MS + 1)))
     assert store.snapshot() == before
 
 
 def test_a_due_time_of_zero_is_listed_and_counted(store):
     store.schedule("a", 0)
-    assert [entry.task_id for entry in store.entries.waiting(0, 1)] == ["a"]
+    assert [entry.task_id for entry in store.entries.waiting(Listing(0, 1))] == ["a"]
     counts = store.entries.counts()
     assert (counts.next_due_ms, counts.oldest_overdue_ms) == (0, 0)
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Outcome
+from celery_delayq.core.store import Listing, Outcome, State
 from celery_delayq.core.store.changes import Removal
-from celery_delayq.core.store.record import Extras, Record, Template
+from celery_delayq.core.store.record import Extras, Facts, Record, Template
+from celery_delayq.core.store.scripts import parts_of
 from celery_delayq.errors import UnreadableRecord
 from tests.store import support
 from tests.store.support import FAR_MS, LABELS, NOW_MS
@@ -157,9 +158,10 @@ def test_a_record_is_read_whatever_its_name_and_labels(store, name, labels):
     record = support.new_record("a", b"1L6:celery", share=True)
     body = b"T" + name + record.body[13:]
     store.put("a", replace(record, labels=b"0" + labels, body=body), FAR_MS)
-    state, _, text, header_end, *_ = store.scripts.call("find", target=b"ia")
-    found = Record(text, header_end)
-    assert (state, found.due_ms, found.name) == (b"SCHEDULED", FAR_MS, name)
+    found = store.scripts.call("find", target=b"ia")
+    facts = Facts.of(*parts_of(found.word))
+    read = Record(found.record, facts.header_end)
+    assert (facts.state, read.due_ms, read.name) == (State.SCHEDULED, FAR_MS, name)
     store.check()
 
 
@@ -179,7 +181,7 @@ def test_a_listing_leaves_out_what_cannot_be_read_and_leaves_it_alone(store, dat
     for task_id in ("a", "bad", "b"):
         store.schedule(task_id, FAR_MS)
     damage(store, "bad", data)
-    assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)] == ["a", "b"]
+    assert [entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS + 1))] == ["a", "b"]
     assert (store.record("bad"), store.entries.counts().scheduled) == (data, 3)
 
 
@@ -189,7 +191,7 @@ def test_a_foreign_member_of_an_index_harms_no_other(store, index, member):
     store.raw.zadd(store.keys[index], {member: 1})
     store.schedule("a")
     store.schedule_relayed("b")
-    assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS)] == ["a", "b"]
+    assert [entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS))] == ["a", "b"]
     shard_steps = store.steps()
     shard_steps.hand_over()
     assert [entry.task_id for entry in shard_steps.claim(10)[0]] == ["b"]
@@ -201,7 +203,7 @@ def test_an_id_that_is_no_utf8_is_listed_all_the_same(store):
     record = store.record("a")
     store.raw.hset(store.keys["records"], b"\xff", record)
     store.raw.zadd(store.keys["due"], {record[10:16] + b"\xff": NOW_MS})
-    assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS)] == ["a", "\ufffd"]
+    assert [entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS))] == ["a", "\ufffd"]
 
 
 garbage = st.one_of(
@@ -227,7 +229,7 @@ def test_no_garbage_stops_a_pass_or_raises_another_error(store, data):
         store.entries.find("bad")
     except UnreadableRecord as error:
         assert error.why  # noqa: PT017 (whether it is raised is not the claim)
-    list(store.entries.waiting(0, FAR_MS))
+    list(store.entries.waiting(Listing(0, FAR_MS)))
     seen = store.steps().hand_over()
     # By chance it may be a valid record; then it went to some list, which counts.
     assert seen.handed_over + len(seen.dead) == 3

@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Filter, Outcome, State, selection
+from celery_delayq.core.store import Filter, Listing, Outcome, State, selection
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import FLAGS, HAS_KEY, LAST_MS, Extras
 from tests.store import requests
@@ -227,7 +227,7 @@ def test_a_score_below_0_holds_up_nothing_that_is_to_be_tried_again(spoilt, shar
 def test_a_score_that_is_no_time_is_shown_as_the_last_that_a_calendar_has(spoilt, score):
     (member,) = spoilt.raw.zrange(spoilt.keys["refused"], 0, -1)
     spoilt.raw.zadd(spoilt.keys["refused"], {member: score})
-    (listed,) = spoilt.entries.waiting(0, FAR_MS)
+    (listed,) = spoilt.entries.waiting(Listing(0, FAR_MS))
     ((_, chosen),) = selection.read(spoilt.shard, Filter(), [member])
     assert {listed.facts.next_try_ms, chosen.facts.next_try_ms} == {LAST_MS}
 

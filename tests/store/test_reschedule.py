@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from celery_delayq.core.clock import MAX_DUE_MS, When, after, by
-from celery_delayq.core.store import Outcome, State
+from celery_delayq.core.store import Listing, Outcome, State
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.errors import InvalidDueTime
 from tests.store.support import DUE_AT_ONCE, FAR_MS, HALF_PAST_US, NOW_MS, STILL_TO_COME, tally
@@ -165,7 +165,7 @@ def test_others_with_the_same_due_time_stay(store):
         store.schedule(task_id, FAR_MS)
     store.reschedule("b", When("at", NOW_MS))
     assert take(store, "schedule") == ["b"]
-    assert [entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)] == ["a", "c"]
+    assert [entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS + 1))] == ["a", "c"]
 
 
 # Fields that a change keeps, and fields that it moves on.

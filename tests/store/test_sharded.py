@@ -10,6 +10,7 @@ from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.store import (
     Entries,
     Keys,
+    Listing,
     Membership,
     NewEntry,
     Outcome,
@@ -256,14 +257,16 @@ def test_waiting_entries_are_listed_in_due_order_over_all_shards(entries):
     order = sorted(IDS, key=lambda one: hash(one) % 1000)
     many = [new(one, FAR_MS + at, RELAY if at % 3 else LIST) for at, one in enumerate(order)]
     entries.schedule(many)
-    assert [one.task_id for one in entries.waiting(0, FAR_MS + 1000)] == order
-    assert [one.task_id for one in entries.waiting(FAR_MS + 10, FAR_MS + 13)] == order[10:13]
+    assert [one.task_id for one in entries.waiting(Listing(0, FAR_MS + 1000))] == order
+    assert [one.task_id for one in entries.waiting(Listing(FAR_MS + 10, FAR_MS + 13))] == order[
+        10:13
+    ]
 
 
 def test_a_listing_ends_whatever_is_done_with_what_it_gives(entries):
     entries.schedule([new(one, FAR_MS + at) for at, one in enumerate(IDS)])
     seen = []
-    for one in entries.waiting(0, FAR_MS * 2):
+    for one in entries.waiting(Listing(0, FAR_MS * 2)):
         seen.append(one.task_id)
         entries.change(one.task_id, Move(When("by", 100_000)))
     assert seen == IDS

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celery_delayq.core.clock import MAX_DUE_MS, When
-from celery_delayq.core.store import Entries, NewEntry, Outcome, entries
+from celery_delayq.core.store import Entries, Listing, NewEntry, Outcome, entries
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.entries import OldEntry
 from celery_delayq.core.store.record import Template, header_for
@@ -251,7 +251,7 @@ def test_a_template_that_is_not_what_its_name_says_is_not_used(store, shard_step
 def test_the_claim_the_list_and_the_cancel_bring_that_message_as_well(store):
     store.schedule_relayed("a", share=True)
     message = store.entries.find("a").message
-    assert [one.message for one in store.entries.waiting(0, MAX_DUE_MS)] == [message]
+    assert [one.message for one in store.entries.waiting(Listing(0, MAX_DUE_MS))] == [message]
     claims = store.take("unsent", "a")
     assert [one.message for one in claims] == [message]
     outcome, change = store.entries.change("a", Removal())

@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Outcome
+from celery_delayq.core.store import Listing, Outcome
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.keys import target_of_key
 from celery_delayq.core.store.record import Extras
@@ -89,7 +89,7 @@ def test_an_entry_that_comes_back_has_its_key_again_unless_another_waits_under_i
 
     BACK[back](store, shard_steps, claimed)
 
-    assert "a" in {entry.task_id for entry in store.entries.waiting(0, FAR_MS + 1)}
+    assert "a" in {entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS + 1))}
     assert holder(store) == (b"next" if became == "waits" else b"a")
     with pytest.raises(AlreadyScheduled):
         store.schedule("third", extras=KEY)

@@ -5,7 +5,7 @@ from itertools import chain
 
 import pytest
 
-from celery_delayq.core.store import Outcome, State, selection
+from celery_delayq.core.store import Listing, Outcome, State, selection
 from celery_delayq.core.store.changes import Move, Removal, changed
 from celery_delayq.core.store.keys import target_of_member
 from celery_delayq.core.store.record import Extras, header_for, labels_for, lane_for
@@ -374,7 +374,7 @@ def told_in(store, task_id="a"):
     states = {
         store.entries.state(task_id),
         store.entries.find(task_id).state,
-        *(one.state for one in store.entries.waiting(0, FAR_MS) if one.task_id == task_id),
+        *(one.state for one in store.entries.waiting(Listing(0, FAR_MS)) if one.task_id == task_id),
     }
     for state in (State.PAUSED, State.SCHEDULED):
         chosen = Filter(states=(state,))
@@ -470,7 +470,10 @@ def test_before_it_is_due_an_entry_says_what_of_it_is_paused(store):
     store.entries.pause(MAIL, "mail")
     store.entries.pause(TASK, "t")
     assert store.entries.find("a").facts.paused_by == "qt"
-    assert [one.facts.paused_by for one in store.entries.waiting(0, FAR_MS + 1)] == ["qt", "t"]
+    assert [one.facts.paused_by for one in store.entries.waiting(Listing(0, FAR_MS + 1))] == [
+        "qt",
+        "t",
+    ]
     store.entries.pause(ALL, "")
     store.entries.resume(MAIL)
     chosen = Filter(queues=("mail",))

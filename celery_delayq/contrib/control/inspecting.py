@@ -16,7 +16,7 @@ from kombu.utils.json import loads
 from ...core.clock import MAX_DUE_MS
 from ...core.errors import InvalidOption
 from ...core.services import Services
-from ...core.store import Entry, checked_id
+from ...core.store import Entry, Listing, checked_id
 from ...core.tasks.scheduled_task import ScheduledTask
 
 SHOWN = 100  # tasks, the next to fall due: an answer is one message
@@ -33,7 +33,7 @@ def waiting_here(services: Services, hostname: str) -> list[dict[str, Any]]:
         DelayQError: the store cannot be read.
     """
     shown, size = [], 0
-    for entry in islice(services.entries.waiting(0, MAX_DUE_MS + 1), SHOWN):
+    for entry in islice(services.entries.waiting(Listing(0, MAX_DUE_MS + 1)), SHOWN):
         task = _task(services, entry)
         request = _request(entry, task, hostname)
         shown.append({"eta": task.due.isoformat(), "priority": PRIORITY, "request": request})

@@ -26,6 +26,7 @@ from .keys import (
     target_of_key,
     target_of_member,
 )
+from .listing import Listing
 from .lookup import Departure, HistoryEntry, KeyHolder, What
 from .membership import Membership, emptied
 from .record import Entry, State, label_of, lane_for
@@ -53,6 +54,7 @@ __all__ = [
     "HistoryEntry",
     "KeyHolder",
     "Keys",
+    "Listing",
     "LiveScanner",
     "Match",
     "Membership",

@@ -45,13 +45,12 @@ from .calls import Attempts, Shard, Shortfalls, Wanted
 from .changes import AnyChange
 from .counts import Counts, LiveScanner, Pause, QueueCount
 from .keys import Target, named, shard_of
-from .listing import MAX_SIZE
+from .listing import Listing
 from .lookup import LETTERS, Departure, HistoryEntry, KeyHolder, What, added_up
 from .membership import Membership, Registration
 from .record import Entry, NewRecord, State
 from .schedule import PLAIN, Addition, schedule
 from .scripts import Scripts
-from .selection import Filter
 from .values import (
     Cancelled,
     Change,
@@ -453,28 +452,11 @@ class Entries:
         left = self.departure(who)
         return left.now_ms - left.when_ms if left and left.how == "cancelled" else None
 
-    def waiting(
-        self,
-        earliest_ms: int,
-        end_ms: int,
-        *,
-        chosen: Filter = listing.ALL,
-        newest_first: bool = False,
-        cursor: str | None = None,
-        size: int = MAX_SIZE,
-    ) -> Iterator[Entry]:
+    def waiting(self, what: Listing) -> Iterator[Entry]:
         """Yield waiting entries in due order; see :func:`listing.waiting`."""
 
         def step(shards: Sequence[Shard]) -> Iterator[Entry]:
-            return listing.waiting(
-                shards,
-                earliest_ms,
-                end_ms,
-                chosen=chosen,
-                newest_first=newest_first,
-                cursor=cursor,
-                size=size,
-            )
+            return listing.waiting(shards, what)
 
         return self._through(step, step(self.shards))
 

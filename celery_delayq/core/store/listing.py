@@ -30,11 +30,38 @@ PAGE_BYTES = 4_000_000
 MAX_SIZE = 1000
 REFUSED = 1000  # entries that a page looks at, since they are not in due order
 MOST = 100_000  # entries that a listing by tag sorts, in memory
-ALL = Filter()
 
+ALL = Filter()
 _SORTED = f"a tag of at most {MOST:,} waiting tasks, as they are sorted first; for more use select"
 _EXPECTED = "the cursor of a task in a list of this store"
 _CURSOR = re.compile(r"([0-9a-f]*):(\d{1,2}):(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?):(\d{1,15})")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The waiting entries of a list.
+
+    Attributes:
+        earliest_ms: The earliest due time.
+        end_ms: Just after the latest due time.
+        chosen: Only entries of these tags, tasks and queues. With tags, the due times of all
+            matches are read first.
+        newest_first: Whether to begin with the latest due time.
+        cursor: Continue after the entry that has it.
+        size: How many are wanted, if known.
+    """
+
+    earliest_ms: int
+    end_ms: int
+    chosen: Filter = ALL
+    newest_first: bool = False
+    cursor: str | None = None
+    size: int = MAX_SIZE
+
+    @property
+    def has_all(self) -> bool:
+        """Whether any waiting entry matches."""
+        return self.chosen == ALL
 
 
 @dataclass(frozen=True)
@@ -76,7 +103,7 @@ class ListCursor:
 
 
 @dataclass(frozen=True)
-class Row:
+class _Row:
     """A row as read from the store."""
 
     due: float
@@ -103,55 +130,30 @@ class Row:
 
 def store_of(shard: Shard) -> str:
     """Return the store's random name; empty if no process has joined it."""
-    name: bytes = _page(shard, "-1", -1, 0, 0, limit=0).store
+    name: bytes = _page(shard, Listing(0, 0), "-1", -1, limit=0).store
     return name.decode(errors="replace")
 
 
-def rows(
-    shard: Shard,
-    earliest_ms: int,
-    end_ms: int,
-    *,
-    chosen: str = "",
-    newest_first: bool = False,
-    behind: ListCursor | None = None,
-    size: int = MAX_SIZE,
-) -> Iterator[Row]:
-    """Yield the rows of a shard that are due from *earliest_ms* to just before *end_ms*.
-
-    Args:
-        shard: The shard.
-        earliest_ms: The earliest due time.
-        end_ms: Just after the latest due time.
-        chosen: The text of a filter, without a state.
-        newest_first: Whether the latest due come first.
-        behind: Yield only the rows after this one.
-        size: How many to look at at a time, if fewer than a page.
-    """
+def _rows(shard: Shard, what: Listing, behind: ListCursor | None) -> Iterator[_Row]:
+    """Yield the rows of a shard that a listing has; only those after *behind*."""
+    earliest_ms, end_ms, newest_first = what.earliest_ms, what.end_ms, what.newest_first
     due, order = (str(end_ms), -1) if newest_first else (str(earliest_ms - 1), 2**48)
     if behind is not None:
         is_inside = float(behind.due) < end_ms if newest_first else float(behind.due) >= earliest_ms
         if is_inside:
             due, order = behind.due, behind.order_in(shard.number, newest_first=newest_first)
+    # Of those that it looks at, few may match.
+    limit = min(what.size, PAGE) if what.has_all else PAGE
     while True:
-        page = _page(
-            shard,
-            due,
-            order,
-            earliest_ms,
-            end_ms,
-            limit=min(size, PAGE),
-            chosen=chosen,
-            newest_first=newest_first,
-        )
+        page = _page(shard, what, due, order, limit)
         store = page.store.decode(errors="replace")
         templates = dict(page.templates)
         for (member, text), known in zip(page.found, page.known, strict=True):
             facts = Facts.of(*parts_of(known.state))
             record = Record(text, facts.header_end)
-            yield Row(
+            yield _Row(
                 float(known.due),
-                ListCursor(store, shard.number, known.due.decode(), number_of(member)),
+                ListCursor(store, shard.number, known.due.decode(), _number_of(member)),
                 member,
                 record,
                 templates.get(record.name),
@@ -163,37 +165,27 @@ def rows(
         due, order = last.decode(), int(number)
 
 
-def number_of(member: bytes) -> int:
+def _number_of(member: bytes) -> int:
     """Return the insertion number of a member, with the bit that tells the record's size."""
     return int.from_bytes(member[:6].ljust(6, b"\0"), "big")
 
 
-def _page(
-    shard: Shard,
-    after: str,
-    order: int,
-    first: int,
-    before: int,
-    *,
-    limit: int,
-    chosen: str = "",
-    newest_first: bool = False,
-) -> Any:
+def _page(shard: Shard, what: Listing, after: str, order: int, limit: int) -> Any:
     return shard.scripts.call(
         "page",
         after=after,
         order=order,
-        first=first,
-        before=before,
-        newest=int(newest_first),
+        first=what.earliest_ms,
+        before=what.end_ms,
+        newest=int(what.newest_first),
         limit=limit,
-        filter=chosen,
+        filter="" if what.has_all else what.chosen.text,
         max_bytes=PAGE_BYTES,
         most=REFUSED,
     )
 
 
-def readable(rows: Iterable[Row]) -> Iterator[Entry]:
+def _readable(rows: Iterable[_Row]) -> Iterator[Entry]:
     """Yield the entries of *rows*, each once, without unreadable ones."""
     given: set[int] = set()  # hashes take less memory than members
     for row in rows:
@@ -214,64 +206,32 @@ class _SortKey(NamedTuple):
     store: str = ""
 
 
-def waiting(
-    shards: Sequence[Shard],
-    earliest_ms: int,
-    end_ms: int,
-    *,
-    chosen: Filter = ALL,
-    newest_first: bool = False,
-    cursor: str | None = None,
-    size: int = MAX_SIZE,
-) -> Iterator[Entry]:
-    """Yield entries due from *earliest_ms* to just before *end_ms*, in due order.
+def waiting(shards: Sequence[Shard], what: Listing) -> Iterator[Entry]:
+    """Yield waiting entries, in due order.
 
     Entries that come or go meanwhile make it neither skip nor repeat others. A rescheduled entry
     does not come again, so the listing ends whatever you do with its entries. It leaves out
     unreadable entries; they become dead letters when they fall due. Entries of two shards with the
     same due time have no order.
 
-    Args:
-        shards: The shards.
-        earliest_ms: The earliest due time.
-        end_ms: Just after the latest due time.
-        chosen: Only entries of these tags, tasks and queues. With tags, it first reads the due
-            times of all matches.
-        newest_first: Whether to begin with the latest due time.
-        cursor: Continue after the entry that has it.
-        size: How many entries you want, if known.
-
     Raises:
-        InvalidOption: *cursor* is not of this store; or, as you iterate, the tags have too many.
+        InvalidOption: the cursor is not of this store; or, as you iterate, the tags have too many.
     """
-    behind = None if cursor is None else _behind(cursor, shards)
-    if chosen.tags:
-        whole = replace(
-            chosen,
-            states=(State.PAUSED, State.SCHEDULED),
-            after_ms=earliest_ms,
-            before_ms=end_ms,
-        )
-        return _tagged(shards, whole, newest_first, behind)
-    by_shard = (
-        rows(
-            shard,
-            earliest_ms,
-            end_ms,
-            chosen="" if chosen == ALL else chosen.text,
-            newest_first=newest_first,
-            behind=behind,
-            # Of those that it looks at, few may match.
-            size=size if chosen == ALL else MAX_SIZE,
-        )
-        for shard in shards
+    behind = None if what.cursor is None else _behind(what.cursor, shards)
+    if what.chosen.tags:
+        return _tagged(shards, what, behind)
+    by_shard = (_rows(shard, what, behind) for shard in shards)
+    return _readable(heapq.merge(*by_shard, key=attrgetter("place"), reverse=what.newest_first))
+
+
+def _tagged(shards: Sequence[Shard], what: Listing, behind: ListCursor | None) -> Iterator[Entry]:
+    newest_first = what.newest_first
+    chosen = replace(
+        what.chosen,
+        states=(State.PAUSED, State.SCHEDULED),
+        after_ms=what.earliest_ms,
+        before_ms=what.end_ms,
     )
-    return readable(heapq.merge(*by_shard, key=attrgetter("place"), reverse=newest_first))
-
-
-def _tagged(
-    shards: Sequence[Shard], chosen: Filter, newest_first: bool, behind: ListCursor | None
-) -> Iterator[Entry]:
     places = sorted(_places(shards, chosen), reverse=newest_first)
     if behind is not None:
         end = float(behind.due), behind.number, behind.shard
@@ -298,7 +258,7 @@ def _places(shards: Sequence[Shard], chosen: Filter) -> list[_SortKey]:
         walk = selection.begin(shard, chosen)
         for members in walk.pages():
             for entry in selection.peek(shard, chosen, members):
-                number = number_of(entry.member)
+                number = _number_of(entry.member)
                 found.append(_SortKey(entry.due_ms, number, shard.number, entry.member, walk.store))
             if len(found) > MOST:
                 tags = chosen.tags[0] if len(chosen.tags) == 1 else list(chosen.tags)

@@ -26,7 +26,17 @@ from ..clock import TimeInput
 from ..errors import InvalidOption
 from ..message.outgoing import Route, queues_of_list
 from ..services import HasServices, Services
-from ..store import Counts, Departure, Entry, Filter, QueueCount, State, checked_name, label_of
+from ..store import (
+    Counts,
+    Departure,
+    Entry,
+    Filter,
+    Listing,
+    QueueCount,
+    State,
+    checked_name,
+    label_of,
+)
 from ..store.counts import falling_due
 from .scheduled_task import Named, ScheduledTask, of_one_task, target_of
 
@@ -182,14 +192,15 @@ def in_due_order(
     chosen = picks.filter(services.timezone)
     # islice cannot count further than maxsize, and no store holds that many.
     size = maxsize if picks.limit is None else min(picks.limit, maxsize)
-    entries = services.entries.waiting(
+    what = Listing(
         0 if chosen.after_ms is None else chosen.after_ms,
         clock.MAX_DUE_MS + 1 if chosen.before_ms is None else chosen.before_ms,
-        chosen=replace(chosen, after_ms=None, before_ms=None),
-        newest_first=newest_first,
-        cursor=picks.cursor,
-        size=max(1, size),
+        replace(chosen, after_ms=None, before_ms=None),
+        newest_first,
+        picks.cursor,
+        max(1, size),
     )
+    entries = services.entries.waiting(what)
     queues = QueueNames(services)
     found = (ScheduledTask.of(entry, services.app, queues.of(entry)) for entry in entries)
     return islice(found, size)
