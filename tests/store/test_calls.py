@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import redis
@@ -57,8 +58,10 @@ class World:
     def call(self, name, *, until=None, **arguments):
         if name == "join":
             self.joined += 1
-            known = (SCHEMA, str(arguments["shards"]), "", "", "store", "", "1")
-            return [self.redis_us(), 0, -1, *(word.encode() for word in known)]
+            known = {"schema": SCHEMA, "shards": str(arguments["shards"]), "store": "store"}
+            texts = dict.fromkeys(("broker", "hosts", "app"), "") | {"format": "1"} | known
+            words = {name: text.encode() for name, text in texts.items()}
+            return SimpleNamespace(now=self.redis_us(), silent=0, began=-1, **words)
         self.at.append(self.now)
         self.asked.append(arguments)
         self.now += self.slow
