@@ -65,7 +65,7 @@ _KEYS = [setting.key for setting in SETTINGS]
 # The app itself holds its ``DelayQ``, so modules that Celery calls can find it.
 _ATTRIBUTE = "delayq"
 
-ScriptsOf = Callable[[Connection, Keys, Hooks], Scripts]
+ScriptsOf = Callable[[Connection, Keys, Settings, Hooks], Scripts]
 
 
 class Services:
@@ -94,7 +94,7 @@ class Services:
         self.hooks.add(Hooks(differs=self._meet))
         self._met: int | None = None  # the store's number of shards, if it said one
         self._made: Configured | None = None
-        self._scripts_of: ScriptsOf = Scripts
+        self.scripts_of: ScriptsOf = Scripts
         self.backend_rests_until = 0.0  # by the monotonic clock, after the result backend failed
         self.is_off = False  # whether the app's configuration switches DelayQ off
 
@@ -148,40 +148,19 @@ class Services:
 
     def steps_by_shard(self) -> list[ScannerSteps]:
         """Return a scanner's steps for each shard, over a new connection to each node."""
-        from .store.delivery import new_name
+        from .store.delivery import ScannerSteps, new_name
 
-        connection, name, hooks = self.connect(), new_name(), self.hooks
-        apart, meeting_place = self.configured.meeting_place, None
+        store, connection = self.configured, self.connect()
+        name, owes = new_name(), self.has_backend
+        apart, meeting_place = store.meeting_place, None
         if apart is not None:
-            scripts = self._scripts_of(connection.at(apart.keys.slot), apart.keys, hooks)
-            meeting_place = Registration(scripts, self.membership, scanner=True)
-        shards = [
-            self._scripts_of(connection.at(shard.keys.slot), shard.keys, hooks)
-            for shard in self.scripts
+            scripts = store.scripts_over(connection, apart.keys)
+            meeting_place = Registration(scripts, store.membership, scanner=True)
+        shards = [store.scripts_over(connection, shard.keys) for shard in store.scripts]
+        return [
+            ScannerSteps(shard, store.membership, name=name, owes=owes, meeting_place=meeting_place)
+            for shard in shards
         ]
-        return [self.steps(shard, name, meeting_place) for shard in shards]
-
-    def steps(
-        self,
-        scripts: Scripts,
-        name: str | None = None,
-        meeting_place: Registration | None = None,
-    ) -> ScannerSteps:
-        """Return the named scanner's steps for one shard."""
-        from .store.delivery import GONE_AFTER, ScannerSteps
-
-        settings = self.settings
-        return ScannerSteps(
-            scripts,
-            self.membership,
-            batch_size=settings.batch_size,
-            lease=settings.lease,
-            alive=settings.safety_interval * GONE_AFTER,
-            name=name,
-            catch_up=settings.catch_up,
-            owes=self.has_backend,
-            meeting_place=meeting_place,
-        )
 
     def wakeup(self, scanner: str) -> Wakeup:
         """Return the wake-up on which the scanner of that name blocks."""
@@ -216,11 +195,6 @@ class Services:
             self.hooks.gave_way(list(cancelled))
         elif any(hears() for hears in self.hooks.hears_cancelled):
             self.hooks.cancelled(list(cancelled))
-
-    def keeps(self) -> str:
-        """Return how a cancel keeps what an undo needs, as ``cancel.lua`` takes it; or nothing."""
-        undo = self.settings.undo
-        return f" {undo[0] * 1000:.0f} {undo[1]}" if isinstance(undo, Sequence) else ""
 
     def forgo_undo(self, task_ids: Sequence[str]) -> None:
         """Let no undo bring back tasks whose ids are sent to the workers, which drop them."""
@@ -261,7 +235,7 @@ class Services:
         self.close()
         self._made = self._met = None
         vars(self).pop("broker", None)
-        self._scripts_of = scripts_of
+        self.scripts_of = scripts_of
 
     @property
     def configured(self) -> Configured:
@@ -272,10 +246,7 @@ class Services:
         if is_new:
             self._met = None  # of another store, perhaps
         if made is None or is_new or self._met not in (None, made.settings.shards):
-            fresh = Configured(self.app, lambda: self.broker, self.hooks, self._scripts_of)
-            fresh.now = lambda: self.entries
-            if self._met is not None:
-                fresh.settings = replace(fresh.settings, shards=self._met)
+            fresh = Configured(self, self._met)
             if not fresh.settings.enabled:
                 raise SwitchedOff(self.app.main)
             # Rebuild everything: a list of which object depends on which setting could be
@@ -310,22 +281,18 @@ class Configured:
         settings: The settings, validated.
         conf: The configuration they come from.
         changes: The values set for this package's settings when this was built.
-        now: Returns the entries over the shards that the store is known to have.
+        services: The app's services.
     """
 
-    def __init__(
-        self, app: Celery, broker: Callable[[], Broker], hooks: Hooks, scripts_of: ScriptsOf
-    ) -> None:
+    def __init__(self, services: Services, shards: int | None = None) -> None:
+        """Read the settings; *shards*: the store's number, if it is not the app's."""
         # The first read loads a pending configuration, which replaces the `conf` object.
-        app.conf.get(SETTINGS[0].key)
-        self.conf = app.conf
-        self.settings = Settings.load(self.conf)
-        self._app = app
-        self._broker = broker
-        self._hooks = hooks
-        self._scripts_of = scripts_of
+        services.app.conf.get(SETTINGS[0].key)
+        self.conf = services.app.conf
+        settings = Settings.load(self.conf)
+        self.settings = settings if shards is None else replace(settings, shards=shards)
+        self.services = services
         self.changes = self.changed()
-        self.now: Callable[[], Entries] | None = None
 
     def changed(self) -> list[Any]:
         """Return the values currently set for this package's settings."""
@@ -341,12 +308,12 @@ class Configured:
         settings = self.settings
         names = written(self.conf, "delayq_url"), written(self.conf, "delayq_transport_options")
         options, slot = settings.transport_options, Keys(settings.prefix).slot
-        return store_endpoint(settings.url, options, self._broker(), names, slot)
+        return store_endpoint(settings.url, options, self.services.broker, names, slot)
 
     @cached_property
     def has_store(self) -> bool:
         """Whether a Redis is configured to hold tasks; if not, a warning says so once."""
-        broker = self._broker()
+        broker = self.services.broker
         if self.settings.url is not None or (broker.endpoint and not broker.failover):
             return True
         try:
@@ -358,7 +325,7 @@ class Configured:
     @cached_property
     def store_is_broker(self) -> bool:
         """Whether a script can push a message directly into the broker's lists."""
-        return is_direct(self._broker(), self.endpoint, self.settings)
+        return is_direct(self.services.broker, self.endpoint, self.settings)
 
     @cached_property
     def connection(self) -> Connection:
@@ -367,54 +334,50 @@ class Configured:
     @cached_property
     def scripts(self) -> list[Scripts]:
         """The scripts of each shard, over the shared connection."""
-        connection = self.connection
         prefix, shards = self.settings.prefix, self.settings.shards
         each = [Keys(prefix, shard, shards) for shard in range(shards)]
-        return [self._scripts_of(connection.at(keys.slot), keys, self._hooks) for keys in each]
+        return [self.scripts_over(self.connection, keys) for keys in each]
 
     @cached_property
     def meeting_place(self) -> Scripts | None:
         """The scripts of the keys common to all numbers of shards, if they are not a shard's."""
         if self.settings.shards == 1:
             return None
-        keys = Keys(self.settings.prefix)
-        return self._scripts_of(self.connection.at(keys.slot), keys, self._hooks)
+        return self.scripts_over(self.connection, Keys(self.settings.prefix))
+
+    def scripts_over(self, connection: Connection, keys: Keys) -> Scripts:
+        """Return the scripts of a set of keys, over a connection to the store's Redis."""
+        services = self.services
+        return services.scripts_of(connection.at(keys.slot), keys, self.settings, services.hooks)
 
     @cached_property
     def membership(self) -> Membership:
-        """The agreement between processes that share the store."""
-        broker, settings = self._broker(), self.settings
+        """What this process says of its app and broker when it joins the store."""
+        broker = self.services.broker
+        # "" means any app: one without a name, or whose module was run as a script.
+        app = self.services.app.main or ""
         return Membership(
-            settings.timeout,
             broker.kind,
             broker.hosts,
-            settings.shards,
-            *(settings.history, settings.history_repeats, settings.remember),
-            self._app_name,
+            "" if app == "__main__" else app,
             self.endpoint.url,
             direct=self.store_is_broker,
             redis=beside(broker, self.endpoint),
-            tagged=is_tagged(broker, settings),
+            tagged=is_tagged(broker, self.settings),
         )
-
-    @property
-    def _app_name(self) -> str:
-        # "" means any app: one without a name, or whose module was run as a script.
-        name = self._app.main or ""
-        return "" if name == "__main__" else name
 
     @cached_property
     def entries(self) -> Entries:
         """The store's steps for callers."""
-        return Entries(self.scripts, self.membership, self.meeting_place, self.now)
+        now = self.services
+        return Entries(self.scripts, self.membership, self.meeting_place, lambda: now.entries)
 
     @cached_property
     def copies(self) -> Copies:
         """The store's steps for a worker that receives a relayed task."""
         from .store.delivery import Copies
 
-        lasts = max(self.settings.lease, self._broker().visibility_timeout)
-        return Copies(self.scripts, lasts, self.settings.remember)
+        return Copies(self.scripts, self.services.broker.visibility_timeout)
 
     def close(self) -> None:
         for scripts in vars(self).get("scripts", ()):

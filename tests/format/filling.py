@@ -100,7 +100,7 @@ def fill(url: str, client: redis.Redis) -> None:
 def _engine(delayq: DelayQ) -> ScannerSteps:
     services = delayq.services
     (scripts,) = services.scripts
-    return services.steps(scripts, "frozen:1:0")
+    return ScannerSteps(scripts, services.membership, name="frozen:1:0")
 
 
 def _send(delayq: DelayQ, task_id: str, when: float, **options: object) -> None:

@@ -46,7 +46,7 @@ Call = Callable[[DelayQ, str], object]
 Take = Callable[["Prepared"], object]
 
 MAIL = lane_for(queue="mail")
-KEEPS = " 60000 10"  # for a minute, of ten tasks
+KEEPS = (60, 10)  # for a minute, of ten tasks
 
 # Methods of DelayQ that call no script, and those that await another one.
 NO_OPERATIONS = {"acting", "close", "due_of", "scanner"}
@@ -142,7 +142,7 @@ def fitting(store: Store) -> Prepared:
     store.raw.zadd(store.keys["held"], {"its key": FAR_MS})
     store.schedule("undoable", FAR_MS, share=True, extras=extras("undoable"))
     with part_of("bulk"):
-        store.entries.change("undoable", Removal(keeps=KEEPS))
+        store.entries.change("undoable", Removal(undo=KEEPS))
     _rule(store, "rule")
     (operation, *_), _ = store.known_calls()
     read, revision = store.entries.find("list"), revision_of(store)
@@ -342,7 +342,7 @@ def adds(script: str, take: Take, answer: object, **more: object) -> Operation:
 OPERATIONS = (
     writes(
         "join",
-        lambda ready: Registration(ready.store.scripts, Membership(60.0)).join()[0],
+        lambda ready: Registration(ready.store.scripts_with(timeout=60.0), Membership()).join()[0],
         (NOW_MS + 2000) * 1000,
     ),
     adds(
@@ -478,7 +478,7 @@ OPERATIONS = (
     ),
     reads(
         "agreed",
-        lambda ready: Registration(ready.store.scripts, Membership(60.0)).check_membership(),
+        lambda ready: Registration(ready.store.scripts, Membership()).check_membership(),
         "",
         face={"health": lambda delayq, _: delayq.health()},
     ),

@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
-from celery_delayq.contrib.care import resharding
 from celery_delayq.contrib.care.resharding import Resharding
+from celery_delayq.core import services
 from celery_delayq.core.store.keys import Keys
 from celery_delayq.core.store.scripts import Scripts
 from tests.format.filling import app_of, fill
@@ -104,7 +104,7 @@ class HookedScripts(Scripts):
 @pytest.fixture
 def before_each(monkeypatch):
     """Calls a function before each call that writes."""
-    monkeypatch.setattr(resharding, "Scripts", HookedScripts)
+    monkeypatch.setattr(services, "Scripts", HookedScripts)
 
     def put(function):
         monkeypatch.setattr(HookedScripts, "before", staticmethod(function))

@@ -6,6 +6,7 @@ from unittest import mock
 import pytest
 
 from celery_delayq.contrib.care import resharding
+from celery_delayq.core.store.delivery import ScannerSteps
 from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.app.support import FAR, LONG_AGO
 from tests.format.filling import NEWS
@@ -36,7 +37,7 @@ def test_calls_are_refused_with_a_sentence_meanwhile_and_reads_go_on(app, during
     delayq = app(1)
     delayq.app.send_task("t", task_id="far", delayq_at=FAR)
     delayq.app.send_task("t", task_id="due", delayq_at=LONG_AGO)
-    shard_steps = delayq.services.steps(delayq.services.scripts[0])
+    shard_steps = ScannerSteps(delayq.services.scripts[0], delayq.services.membership)
     shard_steps.hand_over(asleep=0)
     delayq.app.send_task("t", task_id="late", delayq_at=LONG_AGO)
     done = []
@@ -82,7 +83,7 @@ def test_a_scanner_waits_and_goes_on_after_an_abort(app, during, caplog, scan, o
 def test_the_outcome_of_a_publication_is_taken_until_leases_are_over(app, before_each, reshard):
     delayq = app(1)
     delayq.app.send_task("t", task_id="a", delayq_at=LONG_AGO, **NEWS)
-    shard_steps = delayq.services.steps(delayq.services.scripts[0])
+    shard_steps = ScannerSteps(delayq.services.scripts[0], delayq.services.membership)
     shard_steps.hand_over()
     claimed, *_ = shard_steps.claim(1)
     slept = []
@@ -199,7 +200,7 @@ def before(request, filled, app, reshard):
 
 
 def test_requests_that_come_after_an_abort_change_nothing(
-    before, raw, reshard, before_each, opened
+    before_each, before, raw, reshard, opened
 ):
     requests = []
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.contrib.care import resharding
+from celery_delayq.core import services
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError
 from tests.format.keys import raw as raw_of
@@ -40,7 +40,7 @@ class DyingScripts(Scripts):
 
 @pytest.fixture
 def dying(monkeypatch):
-    monkeypatch.setattr(resharding, "Scripts", DyingScripts)
+    monkeypatch.setattr(services, "Scripts", DyingScripts)
     DyingScripts.left = 0
     return DyingScripts
 
@@ -113,7 +113,7 @@ class StoppedScripts(Scripts):
 
 @pytest.fixture(params=WRITING)
 def stopping(request, monkeypatch, redis_server):
-    monkeypatch.setattr(resharding, "Scripts", StoppedScripts)
+    monkeypatch.setattr(services, "Scripts", StoppedScripts)
     monkeypatch.setattr(StoppedScripts, "writes", writing(redis_server))
     monkeypatch.setattr(StoppedScripts, "name", request.param)
 

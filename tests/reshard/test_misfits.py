@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 
+from celery_delayq.core.store.delivery import ScannerSteps
 from celery_delayq.core.store.keys import Keys
 from celery_delayq.errors import StoreError
 from tests.app.support import FAR, LONG_AGO
@@ -80,7 +81,7 @@ def test_a_task_that_a_stopped_script_left_in_two_places_is_copied_once(app, res
     (member,) = raw.zrange(keys["due"], 0, 0)
     if second == "parked":
         delayq.pause(queue="celery")
-        delayq.services.steps(delayq.services.scripts[0]).hand_over()
+        ScannerSteps(delayq.services.scripts[0], delayq.services.membership).hand_over()
         raw.zadd(keys["due"], {member: 1})
     else:
         raw.zadd(keys[second], {member: 1})

@@ -4,7 +4,6 @@ import contextlib
 
 import pytest
 
-from celery_delayq.contrib.care import resharding
 from celery_delayq.contrib.care.resharding import (
     EMPTY,
     FILLING,
@@ -15,6 +14,7 @@ from celery_delayq.contrib.care.resharding import (
     Phase,
     Resharding,
 )
+from celery_delayq.core import services
 from celery_delayq.core.store.keys import Keys
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError
@@ -147,7 +147,7 @@ def test_a_resharding_waits_for_each_phase_and_for_what_it_copied(app, reshard, 
             steps.append((name, self.keys["records"], arguments.get("next", "").partition(" ")[0]))
             return super().call_and(name, command, **arguments)
 
-    monkeypatch.setattr(resharding, "Scripts", NotingScripts)
+    monkeypatch.setattr(services, "Scripts", NotingScripts)
     assert reshard(app(1, 1, 2.0), 3)
     noted = [phase for name, _, phase in steps if name == "reshard" and phase]
     # Once as the phase before it ends, and once as it begins.

@@ -20,15 +20,15 @@ from tests.store.arguments import arguments
 from tests.store.support import (
     CLOCK,
     FAR_MS,
-    MEMBERSHIP,
     NO_EXTRAS,
     ROUTE,
+    SETTINGS,
     Store,
     edited,
     new_record,
 )
 
-TIMEOUT_US = round(MEMBERSHIP.timeout * 1_000_000)
+TIMEOUT_US = round(SETTINGS.timeout * 1_000_000)
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,10 @@ def now_us(store: Store) -> int:
     return int(store.raw.get(CLOCK))
 
 
-def join(store: Store, membership=None, *, scanner=False) -> Registration:
-    member = Registration(store.scripts, membership or store.membership, scanner=scanner)
+def join(store: Store, membership=None, *, scanner=False, **settings: Any) -> Registration:
+    """Let a process with these settings join."""
+    scripts = store.scripts_with(**settings)
+    member = Registration(scripts, membership or store.membership, scanner=scanner)
     member.join()
     return member
 
@@ -83,7 +85,7 @@ def request(store: Store, script: str, **about: Any) -> Request:
     join(store)
     name = store.raw.hget(store.keys["meta"], "store").decode()
     now, operation = now_us(store), os.urandom(OPERATION_BYTES)
-    deadline = now + round(store.membership.timeout * 1_000_000)
+    deadline = now + round(store.settings.timeout * 1_000_000)
     given = arguments(script, **about)
     return Request(store, script, operation, name, now, deadline, now, given)
 

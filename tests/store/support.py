@@ -4,6 +4,7 @@ The scripts are the package's own but for one line: ``clock_us`` reads a key ins
 TIME. So a test sets the time, to the microsecond, and everything else is real.
 """
 
+import copy
 import functools
 import hashlib
 import json
@@ -18,6 +19,7 @@ from celery_delayq.core import clock
 from celery_delayq.core.clock import EPOCH, When, after, at
 from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
+from celery_delayq.core.settings import Settings
 from celery_delayq.core.store import (
     Delivery,
     Entries,
@@ -29,7 +31,7 @@ from celery_delayq.core.store import (
     selection,
 )
 from celery_delayq.core.store.changes import Move, Removal, Rewrite
-from celery_delayq.core.store.delivery import Copies, LeasedEntry, ScannerSteps
+from celery_delayq.core.store.delivery import GONE_AFTER, Copies, LeasedEntry, ScannerSteps
 from celery_delayq.core.store.keys import KEYS, Keys
 from celery_delayq.core.store.record import (
     FORM,
@@ -110,8 +112,9 @@ STILL_TO_COME = [
 ]
 
 # A process that is starved for seconds still ends its calls in time.
-MEMBERSHIP = Membership(30.0, remember=(3600, 10_000))
-TIMEOUT_MS = round(MEMBERSHIP.timeout * 1000)
+SETTINGS = replace(Settings.load({}), timeout=30.0, remember=(3600, 10_000))
+TIMEOUT_MS = round(SETTINGS.timeout * 1000)
+MEMBERSHIP = Membership()
 
 
 class ClockedScripts(Scripts):
@@ -147,12 +150,12 @@ class Store:
     """The package's Entries and ScannerSteps over one prefix, and the contents of their keys."""
 
     def __init__(
-        self, server, prefix="delayq", *, clocked=True, timeout=MEMBERSHIP.timeout, port=None
+        self, server, prefix="delayq", *, clocked=True, timeout=SETTINGS.timeout, port=None
     ):
         self.endpoint = endpoint(server) if server else Endpoint()
         if port is not None:
             self.endpoint = Endpoint("127.0.0.1", port)
-        self.membership = replace(MEMBERSHIP, timeout=timeout)
+        self.settings, self.membership = replace(SETTINGS, timeout=timeout), MEMBERSHIP
         # One of several shards: a script knows no other.
         self.keys = Keys(prefix, SHARDS - 1, SHARDS)
         self.raw = server.client() if server else fakeredis.FakeRedis(server=self._fake)
@@ -166,34 +169,45 @@ class Store:
 
     def limit_calls(self, seconds: float) -> None:
         """From here on, a caller's calls last no longer."""
-        self.shard.calls.timeout = seconds
+        scripts = self.shard.scripts
+        scripts.settings = replace(scripts.settings, timeout=seconds)
 
     @property
     def shard(self) -> Shard:
         """The shard that steps work on."""
         return self.entries.shards[0]
 
-    def new_scripts(self) -> Scripts:
+    def set(self, **settings) -> None:
+        """From here on, the processes of this store have other settings."""
+        self.settings = replace(self.settings, **settings)
+        self.scripts = self.scripts_with()
+        self.entries = Entries([self.scripts], self.membership)
+
+    def new_scripts(self, **settings) -> Scripts:
         """Scripts over their own connection, as in each process."""
         kind = ClockedScripts if self._clocked else Scripts
-        return kind(self._client(), self.keys)
+        return kind(self._client(), self.keys, replace(self.settings, **settings))
+
+    def scripts_with(self, **settings) -> Scripts:
+        """Scripts over the same connection, of a process with other settings."""
+        scripts = copy.copy(self.scripts)
+        scripts.settings = replace(self.settings, **settings)
+        return scripts
 
     def _client(self) -> Connection:
         return Connection(self.endpoint)
 
-    def steps(self, *, batch_size=200, lease=30.0, alive=15.0, **options) -> ScannerSteps:
-        scripts = self.new_scripts()
+    def steps(self, *, alive=15.0, name=None, owes=False, **settings) -> ScannerSteps:
+        scripts = self.new_scripts(safety_interval=alive / GONE_AFTER, **settings)
         self._of_scanners.append(scripts)
-        shard_steps = ScannerSteps(
-            scripts,
-            self.membership,
-            batch_size=batch_size,
-            lease=lease,
-            alive=alive,
-            **options,
-        )
+        shard_steps = ScannerSteps(scripts, self.membership, name=name, owes=owes)
         self.scanners.append(shard_steps)
         return shard_steps
+
+    def let_scanners(self, **settings) -> None:
+        """From here on, the scanners that were made have other settings."""
+        for scripts in self._of_scanners:
+            scripts.settings = replace(scripts.settings, **settings)
 
     def close(self) -> None:
         for scripts in (self.scripts, *self._of_scanners):
@@ -380,7 +394,7 @@ class Store:
     def arrive(self, *hand_over_and_attempt, lease=30.0) -> int:
         """A copy arrives at a worker; returns the attempt that arrived first."""
         *hand_over, attempt = hand_over_and_attempt
-        until = clock.monotonic() + self.shard.calls.timeout
+        until = clock.monotonic() + self.shard.scripts.settings.timeout
         return self.copies(lease).first((*hand_over,), attempt, until)
 
     def delivery(self, task_id, *, again=True) -> Delivery:
@@ -388,7 +402,7 @@ class Store:
         return self.copies().delivery((task_id, "its name"), again=again)
 
     def copies(self, lease=30.0) -> Copies:
-        return Copies([self.scripts], lease, self.membership.remember)
+        return Copies([self.scripts_with(lease=lease)], 0.0)
 
     def flood(self, count: int, due_ms=NOW_MS) -> list[str]:
         """Write the entries of *count* schedule calls, without the round trips; returns the ids."""

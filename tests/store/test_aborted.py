@@ -5,6 +5,7 @@ value that is not a number. Here each write of a script, including the prelude's
 one that a test can make fail, or make the script's last.
 """
 
+import copy
 import functools
 import hashlib
 import json
@@ -136,15 +137,20 @@ def stoppable(script, writes):
 class StoppableScripts(ClockedScripts):
     """The scripts; a test can stop one of them."""
 
-    name, writes = "", frozenset()
+    writes = frozenset()
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.stopped = set()  # shared by all engines
 
     def let_stop(self, name):
-        self.name = name
+        self.stopped.clear()
+        self.stopped.add(name)
         self._calls.clear()
 
     def _prepare(self, name):
         call = super()._prepare(name)
-        if name != self.name:
+        if name not in self.stopped:
             return call
         script = stoppable(call.script, self.writes)
         call = replace(call, script=script, by_sha=packed(["EVALSHA", script.sha]))
@@ -162,13 +168,15 @@ class StoppableStore(Store):
 
     @functools.cached_property
     def _scripts(self):
-        made = StoppableScripts(self._client(), self.keys)
+        made = StoppableScripts(self._client(), self.keys, self.settings)
         made.writes = self._server_writes
         return made
 
-    def new_scripts(self):
-        """The same for all engines, so that Redis gets each script's text once."""
-        return self._scripts
+    def new_scripts(self, **settings):
+        """Over one connection for all engines, so that Redis gets each script's text once."""
+        made = copy.copy(self._scripts)
+        made.settings = replace(self.settings, **settings)
+        return made
 
 
 @dataclass
@@ -218,7 +226,7 @@ def backlog(ready):
     for step in range(8):
         store.schedule(f"old{step}", NOW_MS - 1, share=True)
         store.schedule(f"fresh{step}", now - 5, share=True)
-    ready.steps._batch_size = 8
+    store.let_scanners(batch_size=8)
 
 
 def up_next(ready):
@@ -396,7 +404,7 @@ def _cancel(task_id):
 
 
 def _cancel_undoably(ready):
-    ready.store.entries.change("list", Removal(keeps=KEEPS))
+    ready.store.entries.change("list", Removal(undo=KEEPS))
 
 
 def _undo(*ids):
@@ -408,7 +416,7 @@ def cancelled(task_id, before=lambda _: None):
 
     def change(ready):
         before(ready)
-        ready.store.entries.change(task_id, Removal("caller", keeps=KEEPS))
+        ready.store.entries.change(task_id, Removal("caller", undo=KEEPS))
 
     return change
 
@@ -725,7 +733,7 @@ def _say(ms):
 def with_history(ready):
     # A process that has to ask for the time joins again, as the clock of these tests stands still.
     for one in (ready.store.shard, ready.steps._shard):
-        one.registration._ours = replace(ready.store.membership, history=100)
+        one.scripts.settings = replace(one.scripts.settings, history=100)
     ready.store.raw.hset(ready.store.keys["meta"], "history", "100 1")
 
 
@@ -758,7 +766,7 @@ def too_late_to_relay(ready):
 
 
 def paced(ready):
-    ready.steps._catch_up = 10
+    ready.store.let_scanners(catch_up=10)
 
 
 def _repair(ready):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.core.store import Entries, Membership
+from celery_delayq.core.store import Entries
 from celery_delayq.core.store.counts import LiveScanner
 from celery_delayq.errors import StoreDiffers, StoreError
 from tests.store.support import NOW_MS
@@ -178,7 +178,7 @@ def test_a_reader_of_another_layout_is_told(store, field, name, theirs):
     store.schedule("a")
     store.raw.hset(store.keys["meta"], field, theirs)
     with pytest.raises(StoreDiffers, match=f"the store has {name} '{theirs}', this process '1'"):
-        Entries([store.scripts], Membership(5.0)).check_membership()
+        Entries([store.scripts], store.membership).check_membership()
 
 
 def test_meta_of_somebody_else_s_is_an_error(store):

@@ -64,8 +64,9 @@ class MeteredScripts(ClockedScripts):
 
 
 class MeteredStore(Store):
-    def new_scripts(self):
-        scripts = MeteredScripts(self._client(), self.keys)
+    def new_scripts(self, **settings):
+        settings = replace(self.settings, **settings)
+        scripts = MeteredScripts(self._client(), self.keys, settings)
         scripts.meter = self.raw
         return scripts
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Membership, Outcome
+from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.changes import Removal
 from tests.store import requests
 from tests.store.requests import TIMEOUT_US, cancel, now_us, reschedule, schedule
@@ -338,7 +338,7 @@ def test_a_fence_stands_as_long_as_a_request_before_it_may_come(store, started):
 
 def test_an_answer_is_kept_for_the_longest_call_of_all(store):
     long = 20.0
-    requests.join(store, Membership(long))
+    requests.join(store, timeout=long)
     call = requests.schedule(store, "a", when=When("after", 0))
     call = requests.replace(call, deadline=call.issued + int(long * 1_000_000))
     first = call.answer()

@@ -3,6 +3,7 @@
 import itertools
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from celery_delayq.core.store.calls import AGAIN, DRIFT, Calls, RedisTime
 from celery_delayq.core.store.keys import SCHEMA, Keys
 from celery_delayq.core.store.membership import Membership, Registration
 from celery_delayq.errors import StoreError, StoreFull, StoreUnavailable
+from tests.store.support import SETTINGS
 
 pytestmark = pytest.mark.core
 
@@ -33,6 +35,7 @@ class World:
         self.at = []
         self.joined = 0
         self.keys = Keys("delayq")
+        self.settings = replace(SETTINGS, timeout=TIMEOUT)
         self._replies = iter(replies)
 
     def monotonic(self):
@@ -86,8 +89,8 @@ def call(monkeypatch):
     def make(world, **options):
         monkeypatch.setattr(clock, "monotonic", world.monotonic)
         monkeypatch.setattr(clock, "sleep", world.sleep)
-        member = Registration(world, Membership(TIMEOUT))
-        return Calls(world, member.join, TIMEOUT).call("cancel", **options)
+        member = Registration(world, Membership())
+        return Calls(world, member.join).call("cancel", **options)
 
     return make
 

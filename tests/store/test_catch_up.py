@@ -1,7 +1,5 @@
 """`delayq_catch_up`: a backlog leaves at a rate, which does not delay entries that fall due."""
 
-from dataclasses import replace
-
 import pytest
 
 from celery_delayq.core.store.record import lane_for
@@ -91,7 +89,7 @@ def test_scanners_and_both_ways_share_the_rate(store):
 
 def test_shards_share_the_rate(store):
     overdue(store, 9)
-    store.membership = replace(store.membership, shards=2)
+    store.set(shards=2)
     store.raw.hset(store.keys["meta"], "shards", 2)
     shard_steps = store.steps(catch_up=10)
     shard_steps.hand_over()

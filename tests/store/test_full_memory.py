@@ -1,7 +1,5 @@
 """Redis at ``maxmemory``: it schedules nothing new and pushes to no list; all else goes on."""
 
-from dataclasses import replace
-
 import pytest
 
 from celery_delayq.core import clock
@@ -116,7 +114,7 @@ def test_a_process_that_comes_new_can_cancel_and_reschedule(store, emptied):
     if emptied:
         store.raw.hdel(store.keys["meta"], "timeout", "schema", "shards", "turned")
     fill(store)
-    entries = Entries([store.new_scripts()], replace(store.membership, timeout=39.0))
+    entries = Entries([store.new_scripts(timeout=39.0)], store.membership)
     assert entries.change("a", Move(When("at", NOW_MS + 1)))[0] is Outcome.DONE
     assert entries.change("b", Removal())[0] is Outcome.DONE
     assert entries.change("none", Removal())[0] is Outcome.NOT_FOUND

@@ -26,8 +26,7 @@ END = "this-is-all"
 
 def with_history(store, length=5, *, repeats=True):
     """Let the processes of the store have a history."""
-    store.membership = replace(store.membership, history=length, repeats=repeats)
-    store.entries = Entries([store.scripts], store.membership)
+    store.set(history=length, history_repeats=repeats)
     store.entries.join()
     return store
 

@@ -30,7 +30,7 @@ def test_a_call_reads_only_the_files_that_it_needs(store, monkeypatch):
         return plain(path, *given)
 
     monkeypatch.setattr(Path, "read_text", noting)
-    Scripts(store.scripts.connection, store.scripts.keys).call("find", target="ia")
+    Scripts(store.scripts.connection, store.keys, store.settings).call("find", target="ia")
     assert read == ["find.lua"]
 
 

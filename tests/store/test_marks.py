@@ -7,7 +7,7 @@ import pytest
 
 from celery_delayq.core import clock
 from celery_delayq.core.clock import MAX_DUE_MS, When
-from celery_delayq.core.store import Keys, Membership, NewEntry
+from celery_delayq.core.store import Keys, NewEntry
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.delivery import Copies
 from celery_delayq.core.store.record import header_for
@@ -22,7 +22,7 @@ PAUSE_MS = 60_000  # the longest time without a mark that ages marks
 
 @pytest.fixture(autouse=True)
 def short_generations(store):
-    store.membership = Membership(5.0, remember=(GENERATION_MS / 1000 - 30.0, 1000))
+    store.set(remember=(GENERATION_MS / 1000 - 30.0, 1000))
 
 
 @pytest.fixture
@@ -341,7 +341,7 @@ def test_a_longer_lease_makes_a_longer_generation(store):
 
 
 def test_a_generation_lasts_an_hour_and_a_lease_and_a_lease_may_take_an_hour(store):
-    store.membership = Membership(5.0, remember=(3600, 1000))
+    store.set(remember=(3600, 1000))
     for minute in range(2 * 60):
         store.set_ms(NOW_MS + minute * PAUSE_MS)
         store.arrive(f"at {minute}", 1, lease=3600.0)
@@ -386,7 +386,7 @@ def test_a_generation_ages_by_at_most_a_minute_without_a_mark_and_by_no_clock_se
 
 
 def test_a_generation_ends_as_well_when_it_has_so_many_marks(store, marking):
-    store.membership = Membership(5.0, remember=(3600, 3))
+    store.set(remember=(3600, 3))
     mark, is_known = marking
     for number in range(3):
         mark(f"a{number}")
@@ -451,7 +451,7 @@ def test_a_mark_that_is_no_number_counts_as_none(store, garbage):
 def test_marks_are_spread_over_the_shards_and_found_again(store, monkeypatch):
     first, second = store.scripts, store.new_scripts()
     monkeypatch.setattr(second, "keys", Keys("delayq", 0, 2))
-    asked = Copies([first, second], 30.0, (3600, 1000))
+    asked = Copies([first, second], 30.0)
     names = [(f"a{number}",) for number in range(40)]
     soon = clock.monotonic() + 60
     assert {asked.first(name, 1, soon) for name in names} == {1}

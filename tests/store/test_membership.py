@@ -8,7 +8,7 @@ import pytest
 from celery_delayq.core import clock
 from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.servers.endpoint import Endpoint
-from celery_delayq.core.store import Entries, Membership, Shard, calls
+from celery_delayq.core.store import Entries, Membership, calls
 from celery_delayq.core.store import membership as registration
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.keys import Keys
@@ -17,10 +17,10 @@ from celery_delayq.core.store.record import EVERYTHING
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreDiffers, StoreError, StoreUnavailable
 from tests.store import requests
-from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
+from tests.store.support import FAR_MS, NOW_MS, SETTINGS, TIMEOUT_MS
 from tests.support.ports import free_port
 
-OURS = Membership(5.0, "redis, database 0", "red:6379")
+OURS = Membership("redis, database 0", "red:6379")
 THEIRS = replace(OURS, broker="amqp, virtual host /", hosts="rabbit:5672")
 
 
@@ -28,8 +28,8 @@ def meta(store, name):
     return store.raw.hget(store.keys["meta"], name)
 
 
-def joined(store, membership, *, scanner=False):
-    return requests.join(store, membership, scanner=scanner)
+def joined(store, membership, *, scanner=False, **settings):
+    return requests.join(store, membership, scanner=scanner, **settings)
 
 
 def known(store, *names):
@@ -52,14 +52,14 @@ def test_the_first_says_what_it_is_and_the_others_find_it(store):
     names = ("schema", "shards", "broker", "hosts", "timeout")
     joined(store, OURS, scanner=True)
     said = known(store, *names)
-    assert said == (registration.SCHEMA, "1", OURS.broker, OURS.hosts, "5000")
+    assert said == (registration.SCHEMA, "1", OURS.broker, OURS.hosts, "30000")
     joined(store, OURS)
     assert known(store, *names) == said
 
 
 def test_the_longest_time_out_of_all_counts(store):
     for timeout, greatest in ((5.0, 5000), (0.5, 5000), (7.25, 7250), (5.0, 7250)):
-        joined(store, replace(OURS, timeout=timeout))
+        joined(store, OURS, timeout=timeout)
         assert int(meta(store, "timeout")) == greatest
 
 
@@ -78,12 +78,9 @@ def differing(store, monkeypatch, what):
     joined(store, store.membership)
     if what == "layout":
         monkeypatch.setattr(registration, "SCHEMA", "999")
-        membership = store.membership
     else:
-        membership = replace(store.membership, shards=2)
-    shard_steps = store.steps()
-    shard_steps._shard = Shard(shard_steps._scripts, membership, scanner=True)
-    return Entries([store.scripts], membership), shard_steps
+        store.set(shards=2)
+    return Entries([store.scripts], store.membership), store.steps()
 
 
 @pytest.mark.parametrize(
@@ -109,12 +106,12 @@ def test_a_process_that_differs_is_refused_and_has_written_nothing(
     assert not isinstance(caught.value, StoreUnavailable)
 
 
-def process(store, membership, kind):
+def process(store, membership, kind, **settings):
     """Join as a scanner does, or with a caller's first change."""
     if kind == "scanner":
-        joined(store, membership, scanner=True)
+        joined(store, membership, scanner=True, **settings)
     else:
-        Entries([store.scripts], membership).change("none", Removal())
+        Entries([store.scripts_with(**settings)], membership).change("none", Removal())
 
 
 def schedule(store, membership, due_ms=FAR_MS):
@@ -135,7 +132,7 @@ def test_a_process_with_another_broker_is_refused_while_a_task_is_there(store, k
     before = store.contents(all_keys=True)
     for _ in range(2):
         with pytest.raises(StoreDiffers) as caught:
-            process(store, replace(THEIRS, timeout=99.0, history=5, remember=(60, 10_000)), kind)
+            process(store, THEIRS, kind, timeout=99.0, history=5, remember=(60, 10_000))
         assert str(caught.value) == (
             f"{ANOTHER}give it a delayq_prefix of its own, or the broker_url of the others; if the "
             "broker has moved, dump the waiting tasks, and load them under another prefix"
@@ -183,11 +180,10 @@ def test_a_scanner_that_stood_still_learns_that_too(store, kind, monkeypatch):
 
 
 def test_a_store_of_several_shards_keeps_its_broker(store):
-    ours, theirs = (replace(one, shards=3) for one in (OURS, THEIRS))
-    joined(store, ours)
+    joined(store, OURS, shards=3)
     for scanner in (False, True):
         with pytest.raises(StoreDiffers, match=f"^{ANOTHER}"):
-            joined(store, theirs, scanner=scanner)
+            joined(store, THEIRS, scanner=scanner, shards=3)
 
 
 @pytest.mark.usefixtures("theirs")
@@ -346,7 +342,7 @@ def joined_first(store):
     """The store is emptied, and a process with three shards joins it."""
     store.raw.flushall()
     store.set_ms(NOW_MS + 1000)  # not behind what its callers believe, or they would join for that
-    joined(store, replace(store.membership, shards=3))
+    joined(store, store.membership, shards=3)
 
 
 CHANGES = {
@@ -378,8 +374,8 @@ def test_a_running_scanner_with_one_shard_is_refused_at_its_next_heartbeat(store
 
 @pytest.mark.parametrize("step", ["schedule", "cancel", "reschedule"])
 def test_where_joining_fails_the_error_is_that_of_the_call(step):
-    scripts = Scripts(Connection(Endpoint("127.0.0.1", free_port())), Keys("delayq"))
-    made = calls.Calls(scripts, Registration(scripts, OURS).join, 5.0)
+    scripts = Scripts(Connection(Endpoint("127.0.0.1", free_port())), Keys("delayq"), SETTINGS)
+    made = calls.Calls(scripts, Registration(scripts, OURS).join)
     with pytest.raises(StoreUnavailable, match=rf"^{step} failed: ") as caught:
         made.call(step)
     assert not caught.value.may_have_run
@@ -387,16 +383,15 @@ def test_where_joining_fails_the_error_is_that_of_the_call(step):
 
 def test_of_several_shards_only_a_shard_knows_the_scanners_app_and_the_hosts(store, caplog):
     """No scanner is seen alive at the meeting place, so each one would change what it says."""
-    ours = replace(OURS, shards=3)
-    theirs = replace(ours, hosts="blue:1", app="two")
-    place = store.scripts
-    shard = Scripts(place.connection, Keys("delayq", 0, 3))
+    theirs = replace(OURS, hosts="blue:1", app="two")
+    place = store.scripts_with(shards=3)
+    shard = Scripts(place.connection, Keys("delayq", 0, 3), place.settings)
     for scripts in (place, shard):
-        Registration(scripts, replace(ours, app="one"), scanner=True).join()
+        Registration(scripts, replace(OURS, app="one"), scanner=True).join()
     store.raw.zadd(shard.keys["scanners"], {"somebody": 10**13})
     Registration(place, theirs, scanner=True).join()
     assert known(store, "hosts", "app") == ("", "")
     # Nor does what it said while it was the only shard make anybody warn.
     store.raw.hset(store.keys["meta"], "hosts", "green:1")
-    Registration(place, ours).join()
+    Registration(place, OURS).join()
     assert not caplog.messages

@@ -11,7 +11,6 @@ import os
 import random
 from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
@@ -79,7 +78,7 @@ def furnish(store):
     """Fill each key: entries that wait, are due, refused, parked, leased, dead, and gone."""
     store.raw.flushdb()
     store.set_ms(NOW_MS)
-    store.entries = Entries([store.scripts], replace(store.membership, history=20))
+    store.entries = Entries([store.scripts_with(history=20)], store.membership)
     store.entries.join()
     shard_steps = store.steps()
     store.at("dead", "dead", due_ms=NOW_MS - 9, by=shard_steps)
@@ -117,7 +116,7 @@ def furnish(store):
     store.shard.calls.call("fire", **arguments("fire", **told))
     store.schedule("undone", FAR_MS)
     with part_of("bulk"):
-        store.entries.change("undone", Removal(keeps=" 60000 10"))
+        store.entries.change("undone", Removal(undo=(60, 10)))
     for name in ("undo", "undo_bulks"):
         store.raw.hset(store.keys[f"{name}_old"], mapping=store.raw.hgetall(store.keys[name]))
     store.raw.hset(store.keys["meta"], "timer", f"{NOW_MS}:somebody")

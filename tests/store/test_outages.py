@@ -13,7 +13,7 @@ from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.keys import Keys
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError, StoreUnavailable
-from tests.store.support import FAR_MS, MEMBERSHIP, endpoint
+from tests.store.support import FAR_MS, MEMBERSHIP, SETTINGS, endpoint
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.libraries
 
 def test_an_unavailable_store_is_what_apply_async_raises_when_its_broker_is_away():
     connection = Connection(Endpoint("127.0.0.1", free_port()))
-    entries = Entries([Scripts(connection, Keys("delayq"))], MEMBERSHIP)
+    entries = Entries([Scripts(connection, Keys("delayq"), SETTINGS)], MEMBERSHIP)
     with pytest.raises(OperationalError) as caught:
         entries.counts()
     assert isinstance(caught.value, StoreUnavailable)
@@ -108,7 +108,7 @@ def test_a_wrong_password_is_unavailable(server):
     for place in (wrong, endpoint(server)):
         client = Connection(place)
         with pytest.raises(StoreUnavailable):
-            Entries([Scripts(client, Keys("delayq"))], MEMBERSHIP).counts()
+            Entries([Scripts(client, Keys("delayq"), SETTINGS)], MEMBERSHIP).counts()
         client.close()
 
 

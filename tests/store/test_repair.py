@@ -1,7 +1,5 @@
 """Repair: it mends a check's findings, so that entries work again, and changes nothing else."""
 
-from dataclasses import replace
-
 import pytest
 
 from celery_delayq.contrib.care import repairing
@@ -285,7 +283,7 @@ def test_an_entry_that_may_have_left_is_dead_and_says_so(store):
 
 
 def test_the_history_tells_of_what_waits_again(store):
-    entries = store.entries = Entries([store.scripts], replace(store.membership, history=20))
+    entries = store.entries = Entries([store.scripts_with(history=20)], store.membership)
     entries.join()
     store.schedule("a", FAR_MS, extras=EXTRAS)
     store.at("dead", "b")

@@ -14,7 +14,7 @@ from celery_delayq.core.store.keys import Keys, shard_of
 from celery_delayq.core.store.record import Extras, header_for
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError
-from tests.store.support import FAR_MS, MEMBERSHIP, endpoint, new_record
+from tests.store.support import FAR_MS, MEMBERSHIP, SETTINGS, endpoint, new_record
 from tests.support.replicas import replicated
 from tests.support.waiting import PATIENCE
 
@@ -36,7 +36,7 @@ def soon():
 
 
 def entries_on(connection):
-    return Entries([Scripts(connection, Keys("delayq"))], MEMBERSHIP)
+    return Entries([Scripts(connection, Keys("delayq"), SETTINGS)], MEMBERSHIP)
 
 
 def schedule(entries, *ids):
@@ -129,8 +129,12 @@ def test_of_several_shards_the_fewest_count(each_redis):
     ids = [next(one for one in "abcdef" if shard_of(one, 2) == shard) for shard in range(2)]
     with replicated(binary=each_redis.binary) as pair, replicated(0) as alone:
         connections = [Connection(endpoint(one.master)) for one in (pair, alone)]
-        scripts = [Scripts(one, Keys("delayq", shard, 2)) for shard, one in enumerate(connections)]
-        made = Entries(scripts, replace(MEMBERSHIP, shards=2))
+        settings = replace(SETTINGS, shards=2)
+        scripts = [
+            Scripts(one, Keys("delayq", shard, 2), settings)
+            for shard, one in enumerate(connections)
+        ]
+        made = Entries(scripts, MEMBERSHIP)
         receipts = schedule(made, *ids)
         assert made.wait_for_replicas(receipts[:1], ONE) == 1
         assert made.wait_for_replicas(receipts, Wanted(1, 0.2)) == 0

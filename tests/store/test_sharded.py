@@ -1,5 +1,7 @@
 """Entries over several shards: each id has its shard; lists and counts cover all shards."""
 
+from dataclasses import replace
+
 import pytest
 
 from celery_delayq.contrib.care.checking import check_store
@@ -11,7 +13,6 @@ from celery_delayq.core.store import (
     Entries,
     Keys,
     Listing,
-    Membership,
     NewEntry,
     Outcome,
     Receipt,
@@ -31,7 +32,16 @@ from celery_delayq.errors import (
     StoreDiffers,
     StoreUnavailable,
 )
-from tests.store.support import CLOCK, FAR_MS, NOW_MS, ClockedScripts, endpoint, new_record
+from tests.store.support import (
+    CLOCK,
+    FAR_MS,
+    MEMBERSHIP,
+    NOW_MS,
+    SETTINGS,
+    ClockedScripts,
+    endpoint,
+    new_record,
+)
 from tests.support.waiting import PATIENCE
 
 SHARDS = 5
@@ -72,10 +82,10 @@ def entries_of(redis_server, redis_url):
     def make(shards):
         connection = Connection(endpoint(redis_server))
         made.append(connection)
-        membership = Membership(5.0, shards=shards)
-        each = [Noting(connection, keys) for keys in keys_of(shards)]
-        apart = Scripts(connection, Keys("delayq")) if shards > 1 else None
-        return Entries(each, membership, apart)
+        settings = replace(SETTINGS, shards=shards)
+        each = [Noting(connection, keys, settings) for keys in keys_of(shards)]
+        apart = Scripts(connection, Keys("delayq"), settings) if shards > 1 else None
+        return Entries(each, MEMBERSHIP, apart)
 
     yield make
     for connection in made:
@@ -147,7 +157,7 @@ def test_an_entry_is_found_changed_and_cancelled_by_its_id(full):
 
 @pytest.mark.parametrize("key", [f"key-{number}" for number in range(7)])
 def test_a_message_becomes_an_entry_once_on_whichever_shard(entries, key):
-    copies = Copies([one.scripts for one in entries.shards], 30.0, (3600, 1000))
+    copies = Copies([one.scripts for one in entries.shards], 30.0)
     taken, runs = ("id-1", "one"), ("id-1", "another")
     received, until = clock.monotonic(), clock.monotonic() + PATIENCE
 
@@ -168,8 +178,7 @@ def test_a_message_becomes_an_entry_once_on_whichever_shard(entries, key):
 
 def test_a_running_task_takes_a_key_though_its_own_entry_is_still_leased(entries):
     link = entries.shards[shard_of("id-1", SHARDS)]
-    settings = {"batch_size": 1, "lease": 30.0, "alive": 15.0}
-    shard_steps = ScannerSteps(link.scripts, Membership(5.0, shards=SHARDS), **settings)
+    shard_steps = ScannerSteps(link.scripts, MEMBERSHIP)
 
     def answer(supersede):
         (one,) = entries.schedule(
@@ -318,20 +327,20 @@ def test_a_lane_is_resumed_once_it_is_in_every_shard(entries):
 
 def test_a_history_is_of_all_shards_the_newest_first(redis_server, raw):
     connection = Connection(endpoint(redis_server))
-    membership = Membership(5.0, shards=SHARDS, history=100)
-    scripts = [ClockedScripts(connection, keys) for keys in keys_of(SHARDS)]
+    settings = replace(SETTINGS, shards=SHARDS, history=100)
+    scripts = [ClockedScripts(connection, keys, settings) for keys in keys_of(SHARDS)]
     for step, one in enumerate(IDS):
         raw.set(CLOCK, (NOW_MS + step) * 1000)
-        Entries(scripts, membership).schedule([new(one)])
-    assert [one.task_id for one in Entries(scripts, membership).history(90)] == IDS[:9:-1]
+        Entries(scripts, MEMBERSHIP).schedule([new(one)])
+    assert [one.task_id for one in Entries(scripts, MEMBERSHIP).history(90)] == IDS[:9:-1]
     connection.close()
 
 
 def test_a_bulk_over_all_shards_has_one_line_and_each_list_has_its_length(redis_server, raw):
     connection = Connection(endpoint(redis_server))
-    membership = Membership(5.0, shards=SHARDS, history=10)
-    scripts = [ClockedScripts(connection, keys) for keys in keys_of(SHARDS)]
-    entries = Entries(scripts, membership)
+    settings = replace(SETTINGS, shards=SHARDS, history=10)
+    scripts = [ClockedScripts(connection, keys, settings) for keys in keys_of(SHARDS)]
+    entries = Entries(scripts, MEMBERSHIP)
     for step, one in enumerate(IDS):
         raw.set(CLOCK, (NOW_MS + step) * 1000)
         entries.schedule([new(one)])

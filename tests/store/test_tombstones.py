@@ -2,12 +2,11 @@
 
 import math
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Entries, Membership, Outcome
+from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.changes import Removal, changed
 from celery_delayq.core.store.record import Extras
 from celery_delayq.errors import StoreError
@@ -20,8 +19,7 @@ SECONDS, MOST = 60, 12
 
 
 def remembering(store, seconds, most):
-    store.membership = replace(store.membership, remember=(seconds, most))
-    store.entries = Entries([store.scripts], store.membership)
+    store.set(remember=(seconds, most))
     return store
 
 
@@ -214,12 +212,14 @@ def test_without_a_setting_nothing_is_forgotten_until_a_process_joins(few, garba
 
 def test_the_last_process_that_joins_decides(few):
     leave(few, "a")
-    requests.join(few, replace(few.membership, remember=(90.5, 20)))
+    requests.join(few, remember=(90.5, 20))
     assert few.raw.hget(few.keys["meta"], "remember") == b"90500 20"
 
 
-def test_each_shard_remembers_its_part_of_them():
-    assert Membership(5.0, shards=3, remember=(60, 10)).remembered == "60000 4"
+def test_each_shard_remembers_its_part_of_them(few):
+    few.raw.hset(few.keys["meta"], "shards", 3)
+    requests.join(few, shards=3, remember=(60, 10))
+    assert few.raw.hget(few.keys["meta"], "remember") == b"60000 4"
 
 
 def test_the_old_generation_is_not_freed_by_a_rename(few):

@@ -16,7 +16,7 @@ from tests.store.held_and_behind import behind_one_that_waits, second
 from tests.store.support import FAR_MS, HALF_PAST_US, NOW_MS
 
 MINUTE_MS, MOST = 60_000, 5
-KEEPS = f" {MINUTE_MS} {MOST}"
+KEPT = MINUTE_MS / 1000, MOST
 EXTRAS = Extras("its key", ("one", "two"), 5000, hold="f1000")
 
 
@@ -39,8 +39,8 @@ def kept(store):
     return found
 
 
-def cancel(store, task_id, keeps=KEEPS, **options):
-    outcome, _ = store.entries.change(task_id, Removal(keeps=keeps, **options))
+def cancel(store, task_id, undo=KEPT, **options):
+    outcome, _ = store.entries.change(task_id, Removal(undo=undo, **options))
     return outcome
 
 
@@ -182,7 +182,7 @@ def used_again_and_left(store):
 
 def cancelled_again_without_a_line(store):
     used_again(store, later_ms=1)
-    cancel(store, "a", keeps="")
+    cancel(store, "a", undo=0)
 
 
 def key_taken(store):
@@ -201,7 +201,7 @@ def back_already(store):
 
 
 REFUSALS = {
-    "its cancel keeps no line": (lambda store: cancel(store, "a", keeps=""), "unknown"),
+    "its cancel keeps no line": (lambda store: cancel(store, "a", undo=0), "unknown"),
     "it is back already": (back_already, "unknown"),
     "another one has its key": (key_taken, "held:b"),
     "another one with its id waits": (used_again, "taken"),
@@ -320,19 +320,19 @@ def test_lines_go_at_an_age_and_not_early(store, minutes, kept):
     assert lines(store) == kept
 
 
-LARGE, SMALL = f" {10 * MINUTE_MS} 20", KEEPS
+LARGE, SMALL = (600, 20), KEPT
 
 
 def test_a_process_with_a_smaller_setting_throws_away_no_line_of_another_one(store):
     ids = [f"a{number}" for number in range(20)]
     for task_id in ids:
         store.schedule(task_id, FAR_MS)
-        cancel(store, task_id, keeps=LARGE)
+        cancel(store, task_id, undo=LARGE)
     others = [f"b{number}" for number in range(3 * MOST)]
     for number, task_id in enumerate(others):
         store.set_ms(NOW_MS + number * MINUTE_MS // 2)
         store.schedule(task_id, FAR_MS)
-        cancel(store, task_id, keeps=SMALL)
+        cancel(store, task_id, undo=SMALL)
 
     assert lines(store) == {task_id.encode() for task_id in (*ids, *others)}
     # Each key lasts as long as the larger setting says, from its last line on.
@@ -342,20 +342,20 @@ def test_a_process_with_a_smaller_setting_throws_away_no_line_of_another_one(sto
 
 def test_a_larger_setting_holds_no_longer_than_what_was_kept_under_it(store):
     store.schedule("a", FAR_MS)
-    cancel(store, "a", keeps=LARGE)
+    cancel(store, "a", undo=LARGE)
     for number in range(60):
         store.set_ms(NOW_MS + 11 * MINUTE_MS + number)
         store.schedule(f"b{number}", FAR_MS)
-        cancel(store, f"b{number}", keeps=SMALL)
+        cancel(store, f"b{number}", undo=SMALL)
 
     assert len(lines(store)) <= 2 * MOST
 
 
-def cancel_bulk(store, *ids, keeps=KEEPS):
+def cancel_bulk(store, *ids, undo=KEPT):
     with part_of("bulk"):
         for task_id in ids:
             store.schedule(task_id, FAR_MS)
-            cancel(store, task_id, keeps=keeps)
+            cancel(store, task_id, undo=undo)
 
 
 def test_of_a_bulk_it_is_known_how_many_are_kept_and_how_many_are_not_back(store):
@@ -477,7 +477,7 @@ def test_the_lines_of_a_bulk_are_found_among_others(store):
     for task_id in ids:
         store.schedule(task_id, FAR_MS)
         with part_of(f"bulk{int(task_id[1:]) % 2}"):
-            cancel(store, task_id, keeps=f" {MINUTE_MS} 1000")
+            cancel(store, task_id, undo=(60, 1000))
     found, cursor = [], 0
     while True:
         cursor, left, number, rows = store.scripts.call(

@@ -1,6 +1,7 @@
 """Several copies of one hand-over, made as in production: leases run out, one after the other."""
 
 from contextlib import closing
+from dataclasses import replace
 
 from celery_delayq import DelayQ
 from celery_delayq.core.handover.relay import Link
@@ -23,9 +24,10 @@ def attempts_at(delayq: DelayQ, task_id: str, count: int, *, ack: bool = True) -
     """
     made: list[LeasedEntry] = []
     shards = delayq.services.scripts
-    scripts = Scripts(delayq.services.connect(), shards[shard_of(task_id, len(shards))].keys)
-    made_by = {"batch_size": 100, "lease": AT_ONCE, "alive": PATIENCE}
-    with closing(ScannerSteps(scripts, delayq.services.membership, **made_by)) as shard_steps:
+    keys = shards[shard_of(task_id, len(shards))].keys
+    settings = replace(delayq.services.settings, lease=AT_ONCE)
+    scripts = Scripts(delayq.services.connect(), keys, settings)
+    with closing(ScannerSteps(scripts, delayq.services.membership)) as shard_steps:
         for number in range(1, count + 1):
             claimed, *_ = shard_steps.claim(100)
             (entry,) = (one for one in claimed if one.task_id == task_id)

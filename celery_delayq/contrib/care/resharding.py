@@ -23,7 +23,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...core import clock
@@ -283,10 +283,7 @@ class Resharding:
 
     def _layout(self, number: int) -> Configured:
         if number not in self._layouts:
-            services = self._services
-            made = Configured(services.app, lambda: services.broker, services.hooks, Scripts)
-            made.settings = replace(made.settings, shards=number)
-            self._layouts[number] = made
+            self._layouts[number] = Configured(self._services, number)
         return self._layouts[number]
 
 

@@ -49,7 +49,7 @@ def _of_isolated(reach: Any) -> property:
 
     def get(configured: Configured) -> Any:
         # An isolated app has scripts of its own, for its clock.
-        if configured._scripts_of is Scripts:
+        if configured.services.scripts_of is Scripts:
             raise StoreForbidden(configured.endpoint.url, configured.settings.prefix)
         return reach.__get__(configured)
 

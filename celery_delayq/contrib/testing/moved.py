@@ -25,6 +25,7 @@ from ...core import clock
 from ...core.errors import InvalidOption
 from ...core.hooks import Hooks
 from ...core.servers.connection import Connection, packed
+from ...core.settings import Settings
 from ...core.store.keys import Keys
 from ...core.store.scripts import Script, Scripts, load
 from .aside import put
@@ -60,12 +61,15 @@ class MovedScripts(Scripts):
     Args:
         connection: The connection to their Redis.
         keys: The shard's keys.
+        settings: The app's.
         hooks: Called with how long calls take.
         sent: The scripts that this Redis has, so that short hand-overs need not send them again.
     """
 
-    def __init__(self, connection: Connection, keys: Keys, hooks: Hooks, sent: set[str]) -> None:
-        super().__init__(connection, keys, hooks)
+    def __init__(
+        self, connection: Connection, keys: Keys, settings: Settings, hooks: Hooks, sent: set[str]
+    ) -> None:
+        super().__init__(connection, keys, settings, hooks)
         self._sent = sent
 
     def script(self, name: str) -> Script:

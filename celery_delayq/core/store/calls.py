@@ -86,20 +86,17 @@ class Calls:
         scripts: The shard's scripts.
         join: Registers this process with the store and returns Redis's time, and the store's name;
             :meth:`Registration.join`.
-        timeout: The longest that a call may take, in seconds.
 
     Attributes:
         store: The store's random name, as of this process's join.
-        timeout: As given.
     """
 
     def __init__(
-        self, scripts: Scripts, join: Callable[[float | None, str], tuple[int, str]], timeout: float
+        self, scripts: Scripts, join: Callable[[float | None, str], tuple[int, str]]
     ) -> None:
         self.store = ""
         self._scripts = scripts
         self._join = join
-        self.timeout = timeout
         self._time = RedisTime()
 
     def join(self, until: float | None = None, step: str = "join") -> None:
@@ -136,7 +133,7 @@ class Calls:
             StoreUnavailable: no answer came in time.
             StoreError: Redis refused the call.
         """
-        until = clock.monotonic() + self.timeout if until is None else until
+        until = clock.monotonic() + self._scripts.settings.timeout if until is None else until
         time, attempt = self._time, Attempts(until, iter(pauses))
         operation = operation or new_operation()
         began: int | None = None
@@ -242,7 +239,7 @@ class Shard:
 
     Args:
         scripts: The shard's.
-        membership: This process's settings.
+        membership: What this process says of its app and broker.
         number: Its number among the store's shards.
         scanner: Whether it delivers tasks.
         meeting_place: The keys common to all numbers of shards; ``None`` if they are this shard's.
@@ -270,7 +267,7 @@ class Shard:
         self._meeting_place = meeting_place
         if meeting_place is not None:
             self.registration.warned = meeting_place.warned  # one warning for all shards
-        self.calls = Calls(scripts, self._join, membership.timeout)
+        self.calls = Calls(scripts, self._join)
         self.templates: set[bytes] = set()
 
     def check_membership(self) -> str:

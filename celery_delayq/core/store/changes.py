@@ -70,13 +70,13 @@ class Removal(_Change):
             :func:`mark_stored`, and if it does not, a scanner stores it; or ``scanner``.
         tells: Whether to return their messages.
         only_dead: Whether to remove only dead letters.
-        keeps: How to keep what an undo needs, as the script takes it; empty: not at all.
+        undo: How long, and of how many tasks, to keep what an undo needs, as ``delayq_undo``.
     """
 
     revoker: str = "none"
     tells: bool = True
     only_dead: bool = False
-    keeps: str = ""
+    undo: Sequence[Any] | int = 0
 
     @property
     def owes(self) -> bool:
@@ -89,8 +89,12 @@ class Removal(_Change):
 
     def asked(self, targets: Sequence[Target]) -> tuple[str, dict[str, Any]]:
         """Return the script, and its arguments."""
+        mode = "remove" if self.only_dead else "cancel"
+        if isinstance(self.undo, Sequence):
+            seconds, tasks = self.undo
+            mode += f" {seconds * 1000:.0f} {tasks}"
         return "cancel", {
-            "mode": ("remove" if self.only_dead else "cancel") + self.keeps,
+            "mode": mode,
             "revoker": self.revoker,
             "tells": int(self.tells),
             "seen": self._seen,

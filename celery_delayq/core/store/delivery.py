@@ -34,6 +34,7 @@ from ..errors import StoreUnavailable
 from ..hooks import IDS, LATENESS
 from ..servers.endpoint import Address
 from ..servers.risks import Line, risks
+from ..settings import Settings
 from .calls import Shard
 from .changes import mark_stored
 from .counts import Counts, Pause, counts_in, pauses_in
@@ -191,12 +192,8 @@ class ScannerSteps:
 
     Args:
         scripts: The shard's, over a connection of the scanner's own.
-        membership: This process's settings.
-        batch_size: The most entries that one step delivers.
-        lease: Seconds for which a claim holds.
-        alive: Seconds for which a heartbeat counts at least.
+        membership: What this process says of its app and broker.
         name: The scanner's; the same for each of its shards.
-        catch_up: The most overdue entries delivered per second, by all scanners in all shards.
         owes: Whether ``REVOKED`` must be stored for tasks that are too late.
         meeting_place: The keys common to all numbers of shards, as in :class:`Shard`.
     """
@@ -206,21 +203,13 @@ class ScannerSteps:
         scripts: Scripts,
         membership: Membership,
         *,
-        batch_size: int,
-        lease: float,
-        alive: float,
         name: str | None = None,
-        catch_up: float | None = None,
         owes: bool = False,
         meeting_place: Registration | None = None,
     ) -> None:
         self.name = name or new_name()
         self._scripts = scripts
         self._shard = Shard(scripts, membership, scanner=True, meeting_place=meeting_place)
-        self._batch_size = batch_size
-        self._lease_ms = round(lease * 1000)
-        self._alive = alive
-        self._catch_up = (catch_up or 0) / membership.shards
         self._owes = int(owes)
         self._joined = False
         self._beat_again = 0.0
@@ -272,21 +261,21 @@ class ScannerSteps:
             StoreDiffers: other processes use the store with different settings.
         """
         self.join()
-        asked = clock.monotonic()
+        asked, settings = clock.monotonic(), self._scripts.settings
         beats = asked >= self._beat_again
-        alive = max(self._alive, asleep * GONE_AFTER)
+        alive = max(settings.safety_interval, asleep) * GONE_AFTER
         reply = self._scripts.call(
             "hand_over",
             scanner=self.name,
             store=self._shard.calls.store,
             alive_ms=round(alive * 1000) if beats else 0,
-            limit=self._batch_size,
+            limit=settings.batch_size,
             max_bytes=MAX_BYTES,
             max_refusals=MAX_REFUSALS,
             longest_ms=round(LONGEST_WAIT * 1000),
             asleep_ms=math.ceil(asleep * 1000),
             relay_ms=math.ceil(relay_in * 1000),
-            catch_up=self._catch_up,
+            catch_up=_rate(settings),
             owes=self._owes,
             tells_ids=int(bool(wants & IDS)),
             tells_times=int(bool(wants & LATENESS)),
@@ -323,14 +312,14 @@ class ScannerSteps:
 
     def _claim(self, limit: int, last_ms: int) -> Claimed:
         asker = f"{self.name}:{next(self._claims)}"
-        asked = clock.monotonic()
+        asked, settings = clock.monotonic(), self._scripts.settings
         reply = self._scripts.call(
             "claim",
             asker=asker,
-            lease_ms=self._lease_ms,
+            lease_ms=round(settings.lease * 1000),
             limit=limit,
             max_bytes=MAX_BYTES,
-            catch_up=self._catch_up,
+            catch_up=_rate(settings),
             owes=self._owes,
             last_ms=last_ms,
         )
@@ -384,7 +373,9 @@ class ScannerSteps:
 
     def reclaim(self) -> list[str]:
         """Take back expired leases; return the ids."""
-        ids = self._scripts.call("reclaim", limit=self._batch_size, max_bytes=MAX_BYTES)
+        ids = self._scripts.call(
+            "reclaim", limit=self._scripts.settings.batch_size, max_bytes=MAX_BYTES
+        )
         return [task_id.decode(errors="replace") for task_id in ids]
 
     def owed(self) -> list[Cancelled]:
@@ -410,6 +401,11 @@ class ScannerSteps:
     def close(self) -> None:
         """Close the connection to Redis."""
         self._scripts.connection.close()
+
+
+def _rate(settings: Settings) -> float:
+    """Return how many overdue entries may leave a shard per second, by all scanners; 0: any."""
+    return (settings.catch_up or 0) / settings.shards
 
 
 def new_name() -> str:
@@ -477,14 +473,15 @@ class Copies:
     Args:
         shards: The scripts of each shard. The mark of a delivery is in its task's shard, the
             mark of a message in the shard of its entry.
-        keep: Seconds after which a copy may still come: a lease, or a visibility timeout.
-        remember: How many seconds longer marks are kept, and how many in each shard.
+        visibility_timeout: Seconds after which the broker may redeliver a message.
     """
 
-    def __init__(self, shards: Sequence[Scripts], keep: float, remember: Sequence[Any]) -> None:
-        seconds, self._most = remember
+    def __init__(self, shards: Sequence[Scripts], visibility_timeout: float) -> None:
         self._shards = shards
-        self._keep_ms = round((seconds + keep) * 1000)
+        settings = shards[0].settings
+        seconds, self._most = settings.remember
+        # A copy may still come after a lease, or after a visibility timeout.
+        self._keep_ms = round((seconds + max(settings.lease, visibility_timeout)) * 1000)
 
     def first(self, hand_over: tuple[str, ...], attempt: int, until: float) -> int:
         """Return the attempt that reached a worker first; *attempt*, if there was none before.

@@ -232,7 +232,7 @@ class Entries:
 
     Args:
         shards: The scripts of each shard, by number.
-        membership: This process's version of the settings on which all processes agree.
+        membership: What this process says of its app and broker.
         meeting_place: The scripts of the keys common to all numbers of shards; ``None`` if they are
             those of the only shard.
         now: Returns the entries over the shards that the store is known to have; by default, these.
@@ -326,7 +326,7 @@ class Entries:
         """Schedule entries, in one step per shard; see :func:`schedule.schedule`."""
         shards = self.unasked_shards
         # All shards together have the time of one call.
-        end = clock.monotonic() + shards[0].calls.timeout
+        end = clock.monotonic() + shards[0].scripts.settings.timeout
         what = replace(what, until=min(what.until, end))
         if len(shards) == 1:
             return schedule(shards[0], what, new)
@@ -359,7 +359,8 @@ class Entries:
             knows of that.
         """
         # All shards together have the time of one call.
-        what = replace(what, until=clock.monotonic() + self.unasked_shards[0].calls.timeout)
+        timeout = self.unasked_shards[0].scripts.settings.timeout
+        what = replace(what, until=clock.monotonic() + timeout)
         best: tuple[Outcome, Change] | None = None
         for shard in to_ask(self.unasked_shards, who):
             answer = changes.one(shard, what, who)

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import StoreDiffers, StoreError, StoreUnavailable
 from ..servers.connection import Connection, packed
 from ..servers.endpoint import Server
 from ..servers.risks import MOVES, check_alone, check_broker, masters
-from ..settings import REMEMBER
 from ..text import lasting, logger_of
 from .keys import KEYS, SCHEMA, Keys
 from .record import FORMAT
@@ -116,19 +113,12 @@ def emptied(began_ms: int | None, scanner_ms: int | None, now_ms: int) -> str:
 
 @dataclass(frozen=True)
 class Membership:
-    """The settings on which the processes that share a store must agree.
+    """What a process says of its app and its broker when it joins a store.
 
     Attributes:
-        timeout: The longest that a call may take, in seconds; the greatest one counts.
         broker: The broker's transport, virtual host or database, and prefix of keys: its own names
             of these, so two that differ are two brokers. With another one, a process is refused.
         hosts: The broker's hosts. A difference is only a warning, as hosts have several names.
-        shards: The number of shards.
-        history: The most events in the history; 0: none. If processes differ, the last one to
-            join decides.
-        repeats: Whether the history has events that equal the one before.
-        remember: How many seconds, and how many tasks in all shards, how tasks left is known. If
-            processes differ, the last one to join decides.
         app: The app's name, or empty. If scanners of two apps share a store, they log a warning.
         url: The store's URL, for the log.
         direct: Whether the store's Redis is the broker too.
@@ -136,29 +126,13 @@ class Membership:
         tagged: Whether the broker's keys have the store's hash tag.
     """
 
-    timeout: float
     broker: str = ""
     hosts: str = ""
-    shards: int = 1
-    history: int = 0
-    repeats: bool = True
-    remember: Sequence[Any] = REMEMBER
     app: str = ""
     url: str = ""
     direct: bool = False
     redis: Server | None = None
     tagged: bool = False
-
-    @property
-    def kept(self) -> str:
-        """The store's setting of its history; see ``lua/prelude/history.lua``."""
-        return f"{self.history} {int(self.repeats)}" if self.history else ""
-
-    @property
-    def remembered(self) -> str:
-        """A shard's setting of its tombstones; see ``lua/prelude/left.lua``."""
-        seconds, tasks = self.remember
-        return f"{round(seconds * 1000)} {math.ceil(tasks / self.shards)}"
 
 
 class Registration:
@@ -166,7 +140,7 @@ class Registration:
 
     Args:
         scripts: The store's scripts.
-        membership: This process's settings.
+        membership: What this process says of its app and broker.
         scanner: Whether it delivers tasks; the scanners decide on which hosts the broker is.
 
     Attributes:
@@ -195,10 +169,11 @@ class Registration:
             StoreDiffers: other processes use it with different settings.
             StoreError: this Redis cannot be a store, or another program uses one of its keys.
         """
-        ours = self._ours
+        ours, settings = self._ours, self._scripts.settings
+        seconds, tasks = settings.remember
         try:
             # With several shards, no scanner calls at the meeting place, only at each shard.
-            is_shard = ours.shards == 1 or not self._scripts.keys.is_meeting_place
+            is_shard = settings.shards == 1 or not self._scripts.keys.is_meeting_place
             is_spread = ours.direct and not ours.tagged
             check_alone(self._scripts.connection, "join", until, direct=is_spread)
             check_types(self._scripts.connection, self._scripts.keys, "join", until)
@@ -206,13 +181,13 @@ class Registration:
                 "join",
                 until=until,
                 schema=SCHEMA,
-                shards=ours.shards,
-                timeout=round(ours.timeout * 1000),
+                shards=settings.shards,
+                timeout=round(settings.timeout * 1000),
                 broker=ours.broker,
                 hosts=ours.hosts,
                 scanner=int(self._scanner and is_shard),
-                kept=ours.kept,
-                remember=ours.remembered,
+                kept=f"{settings.history} {settings.history_repeats:d}" if settings.history else "",
+                remember=f"{seconds * 1000:.0f} {math.ceil(tasks / settings.shards)}",
                 store=os.urandom(_STORE_BYTES).hex(),
                 app=ours.app,
             )
@@ -222,7 +197,7 @@ class Registration:
         except StoreError as error:
             raise type(error)(step, error.why) from error.__cause__
         self._agree("layout", known.schema, SCHEMA)
-        self._agree("delayq_shards", known.shards, str(ours.shards))
+        self._agree("delayq_shards", known.shards, str(settings.shards))
         self._agree("broker", known.broker, ours.broker)
         if self._scanner:
             self._check_broker()
@@ -254,7 +229,7 @@ class Registration:
         known = self._scripts.call("agreed")
         if known.schema:
             self._agree("layout", known.schema, SCHEMA)
-            self._agree("delayq_shards", known.shards, str(self._ours.shards))
+            self._agree("delayq_shards", known.shards, str(self._scripts.settings.shards))
         broker, hosts = (text.decode(errors="replace") for text in (known.broker, known.hosts))
         is_other = broker not in ("", self._ours.broker) or hosts not in ("", self._ours.hosts)
         return " on ".join(filter(None, (broker, hosts))) if is_other else ""

@@ -40,6 +40,7 @@ from .. import clock
 from ..errors import StoreDiffers
 from ..hooks import Hooks
 from ..servers.connection import Connection, packed
+from ..settings import Settings
 from .keys import KEYS, Keys
 
 _WORD = r"[A-Za-z_]\w*"
@@ -437,12 +438,16 @@ class Scripts:
     Args:
         connection: The connection to that Redis.
         keys: The keys of a shard.
+        settings: This process's settings, for those who call a script.
         hooks: Notified how long calls take.
     """
 
-    def __init__(self, connection: Connection, keys: Keys, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self, connection: Connection, keys: Keys, settings: Settings, hooks: Hooks | None = None
+    ) -> None:
         self.connection = connection
         self.keys = keys
+        self.settings = settings
         self.hooks = hooks or Hooks()
         self._calls: dict[str, _Call] = {}
         self._sent: set[str] = set()

@@ -128,7 +128,7 @@ def remove(
 
 def withdraw(services: Services, task_id: str, *, if_revision: int) -> Outcome:
     """Cancel a task of which no undo is kept: what scheduled it would schedule it again."""
-    what = replace(_removal(services, if_revision), keeps="")
+    what = replace(_removal(services, if_revision), undo=0)
     return _remove(services, target_of(task_id), what)
 
 
@@ -138,7 +138,7 @@ def _removal(services: Services, if_revision: int | None, *, only_dead: bool = F
         "caller" if owes else "none",
         tells=owes or hears,
         only_dead=only_dead,
-        keeps=services.keeps(),
+        undo=services.settings.undo,
         revision=checked_revision(if_revision),
     )
 

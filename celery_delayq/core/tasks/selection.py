@@ -353,7 +353,7 @@ class Selection:
             "scanner" if self._services.has_backend else "none",
             tells=bool(self._services.hooks.hears_messages()),
             only_dead=only_dead,
-            keeps=self._services.keeps(),
+            undo=self._services.settings.undo,
             chosen=self._chosen.text,
         )
 
@@ -406,7 +406,7 @@ class Selection:
         if dry_run:
             return self._would_change(what.takes, progress)
         removal = what if isinstance(what, Removal) else Removal()
-        tally = Tally(owes=removal.owes, bulk=self.bulk if removal.keeps else "")
+        tally = Tally(owes=removal.owes, bulk=self.bulk if removal.undo else "")
         self._at = self._begun
         # Recording the owed ``REVOKED`` takes as long again.
         size = CHUNK // 2 if removal.owes else CHUNK

@@ -84,7 +84,7 @@ from tests.lab.simulator.books import Answer
 from tests.lab.simulator.rules_driver import LIMITS, RuleCaller, rule_view
 from tests.lab.simulator.sight import Sight, View, edited_in, name_in
 from tests.store import support
-from tests.store.support import CLOCK, INDEXES, LABELS, LANE, ClockedScripts, Store
+from tests.store.support import CLOCK, INDEXES, LABELS, LANE, SETTINGS, ClockedScripts, Store
 from tests.support.lua_files import altered
 
 KEYLESS = ("wrong_key", "records")  # a finding's kind and part
@@ -98,7 +98,7 @@ TYPE = '{"content-type": "application/json", "content-encoding": "utf-8", '
 LINES = [TYPE + support.LINES[0][1:], *support.LINES[1:]]
 WHOLE = TYPE + '"properties": {}, "body": %(body)s, "headers": {"id": "%(id)s", "delayq_due": '
 
-KEEPS = " 100000 100"  # for 100 s, of 100 tasks
+KEEPS = (100, 100)  # for 100 s, of 100 tasks
 REMEMBER = (10, 100_000)  # seconds, tasks: for so long the store knows how an entry left
 When = clock.When  # when the entry of a planned call is due
 # Raised by a call without an answer; for a moment of a resharding two numbers of shards refuse.
@@ -113,8 +113,8 @@ def _shards_in(scripts: Sequence[Any]) -> tuple[Sequence[Any], Any]:
 
 
 def _entries_over(process: "Process", timeout: float, now: Any = None) -> Entries:
-    shards, apart = _shards_in(process.scripts())
-    return Entries(shards, _membership(timeout, shards), apart, now)
+    shards, apart = _shards_in(process.scripts(timeout=timeout))
+    return Entries(shards, Membership(), apart, now)
 
 
 class Known:
@@ -128,10 +128,6 @@ class Known:
         if len(self._entries.unasked_shards) != self._process.number:
             self._entries = _entries_over(self._process, self._timeout, self.now)
         return self._entries
-
-
-def _membership(timeout: float, shards: Sequence[Any]) -> Membership:
-    return Membership(timeout, shards=len(shards), remember=REMEMBER)
 
 
 # The calls of clients.
@@ -217,7 +213,7 @@ class Caller:
         if one.kind == "undo":
             return self._undo(one)
         if one.kind == "cancel":
-            outcome, _ = self._entries.change(who, Removal(keeps=KEEPS if one.keeps else ""))
+            outcome, _ = self._entries.change(who, Removal(undo=KEEPS if one.keeps else 0))
             return Answer(outcome.name)
         mode = "now" if one.runs_now else ""
         outcome, change = self._entries.change(who, Move(one.when, mode))
@@ -322,8 +318,8 @@ class Taker:
 
     def __init__(self, scripts: Any, timeout: float, visibility: float):
         self._entries = _entries_over(scripts, timeout)
-        shards = [one.scripts for one in self._entries.unasked_shards]
-        self._copies = Copies(shards, visibility, (3600, 1_000_000))
+        shards, _ = _shards_in(scripts.scripts(lease=visibility, remember=(3600, 1_000_000)))
+        self._copies = Copies(shards, visibility)
         self._asking = StoreQuery("simulated")
         self._sharded = len(shards) > 1
 
@@ -415,18 +411,17 @@ def scan(
     """
 
     def parts() -> Parts:
-        shards, apart = _shards_in(scripts.scripts())
-        membership, link = _membership(timeout, shards), _Link(publisher)
+        settings = {"timeout": timeout, "batch_size": batch_size, "lease": lease}
+        made = scripts.scripts(safety_interval=safety_interval, **settings)
+        shards, apart = _shards_in(made)
+        link = _Link(publisher)
         steps_by_shard = [
             ScannerSteps(
                 each,
-                membership,
-                batch_size=batch_size,
-                lease=lease,
-                alive=3 * safety_interval,
+                Membership(),
                 name=name,
                 owes=True,
-                meeting_place=apart and Registration(apart, membership),
+                meeting_place=apart and Registration(apart, Membership()),
             )
             for each in shards
         ]
@@ -643,11 +638,12 @@ class Process:
         self._wire, self._prefix, self.number, self._cut = wire, prefix, number, cut
         self._hooks = Hooks(differs=self._meet)
 
-    def scripts(self, number: int = 0) -> list[Any]:
+    def scripts(self, number: int = 0, **settings: Any) -> list[Any]:
         """New ones of so many shards; by default of those that the store has."""
         found = _key_sets(self._prefix, number or self.number)
         apart = [Keys(self._prefix)] if len(found) > 1 else []
-        return [_Cut(self._wire, keys, self._cut, self._hooks) for keys in (*found, *apart)]
+        given = replace(SETTINGS, **{"shards": len(found), "remember": REMEMBER, **settings})
+        return [_Cut(self._wire, keys, given, self._cut, self._hooks) for keys in (*found, *apart)]
 
     def _meet(self, error: StoreDiffers) -> None:
         if error.name == "delayq_shards":
@@ -966,8 +962,10 @@ class Cut:
 
 
 class _Cut(ClockedScripts):
-    def __init__(self, connection: Any, keys: Any, cut: Cut | None, hooks: Hooks | None = None):
-        super().__init__(connection, keys, hooks)
+    def __init__(
+        self, connection: Any, keys: Any, settings: Any, cut: Cut | None, hooks: Hooks | None = None
+    ):
+        super().__init__(connection, keys, settings, hooks)
         self._cut = cut
 
     def script(self, name: str) -> Script:
