@@ -104,14 +104,14 @@ ADDED_DATA: Changes = {
         ),
     },
     "core/store/record.py": {
-        "    @property\n    def is_until_finished": """\
+        "    @property\n    def unique_ms": """\
     @property
     def colour(self) -> str:
         mine = [part[1:].decode() for part in self.others if part.startswith(HELD + b"colour:")]
         return "".join(mine)
 
     @property
-    def is_until_finished""",
+    def unique_ms""",
     },
     "core/tasks/scheduled_task.py": {
         "tags=entry.extras.tags,": "tags=(*entry.extras.tags, entry.extras.colour),"

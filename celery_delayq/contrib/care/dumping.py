@@ -144,7 +144,8 @@ def _line_of(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
 
 
 def _described(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
-    record, extras, place, facts = kept.record, kept.record.extras, kept.place, kept.facts
+    record, place, facts = kept.record, kept.place, kept.facts
+    data = record.extras.data()
     is_leased = place == "in_flight"
     message = _checked("message", json.loads(kept.message))
     message["headers"].pop(DUE_HEADER, None)  # the line has the due time
@@ -156,14 +157,9 @@ def _described(kept: Kept, broker: Broker, queues: Iterable[str]) -> Line:
         due_ms=record.due_ms,
         scheduled_us=record.created_us,
         **_names_of(kept, message, route, queues),
-        key=extras.key,
+        key=data.pop("key"),
         holds_key=facts.has_key,
-        unique_ms=extras.unique_ms,
-        until_finished=extras.is_until_finished,
-        tags=list(extras.tags),
-        grace_ms=extras.grace_ms,
-        excused_ms=extras.excused_ms,
-        additions=[part[1:].decode("latin-1") for part in extras.others],
+        **data,
         expires_after_ms=record.expires_ms,
         run_now=bool(record.flags & RUN_NOW),
         released=bool(record.flags & RELEASED),

@@ -15,16 +15,15 @@ would be lost.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from io import IOBase
 from typing import Any, NamedTuple
 
 from ...core.clock import MAX_DUE_MS
 from ...core.errors import InvalidDump, InvalidOption
 from ...core.message.outgoing import Route
-from ...core.store import checked_id, checked_name
-from ...core.store.record import LABEL_BYTES, LAST_MS, MOST_TAGS
+from ...core.store import checked_id
+from ...core.store.record import DATA, FLAG, KEY, LABEL_BYTES, LAST_MS, Type, whole_number
 from ..rule_store import RowEdit, is_skipped
 
 FORMAT = 1
@@ -39,22 +38,13 @@ LONGEST_SKIPPED = 6000  # characters of the slots that a person skips
 LONGEST_PLAN = 10_000_000  # characters of what a rule is
 LONGEST_NAME = 512  # characters of the name of a queue or task
 _MOST_COUNT = 10**9
-_MOST_ADDED = 5000  # bytes: as much room as the longest key and tags leave in the extras
 _LONGEST_SHOWN = 100  # characters of a wrong value
 _HASH_DIGITS = 2 * LABEL_BYTES
 _HEX = set("0123456789abcdef")
-_BYTES = re.compile(r"[\x01-\xff]*")  # a character for each; not NUL
 _MESSAGE_TEXTS = ("body", "content-type", "content-encoding")
 
 Line = dict[str, Any]
 GivenLine = str | bytes | Mapping[str, Any]
-
-
-class Type(NamedTuple):
-    """The values of a field: a check, and the same in words."""
-
-    is_right: Callable[[Any], bool]
-    expected: str
 
 
 class Field(NamedTuple):
@@ -66,13 +56,6 @@ class Field(NamedTuple):
     @property
     def needed(self) -> bool:
         return self.default is NEEDED
-
-
-def _whole(low: int, high: int) -> Type:
-    def is_right(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-    return Type(is_right, f"a whole number from {low} to {high}")
 
 
 def _text(most: int) -> Type:
@@ -95,25 +78,12 @@ def is_name(value: Any) -> bool:
     return _is_unicode(value) and len(value) <= LONGEST_NAME
 
 
-def _passes(check: Callable[..., object], *given: Any) -> bool:
+def _is_id(value: Any) -> bool:
     try:
-        check(*given)
+        checked_id(value)
     except InvalidOption:
         return False
     return True
-
-
-def _is_tags(value: Any) -> bool:
-    if not isinstance(value, list) or not 0 < len(value) <= MOST_TAGS:
-        return False
-    return all(_passes(checked_name, "tag", tag) for tag in value)
-
-
-def _is_additions(value: Any) -> bool:
-    if not isinstance(value, list) or not value:
-        return False
-    are_bytes = all(isinstance(text, str) and _BYTES.fullmatch(text) for text in value)
-    return are_bytes and sum(map(len, value)) <= _MOST_ADDED
 
 
 def _is_digest(value: Any) -> bool:
@@ -162,15 +132,7 @@ def _is_route(value: Any) -> bool:
     return all(map(_is_unicode, texts)) and isinstance(value["mandatory"], bool)
 
 
-_ID = Type(lambda value: _passes(checked_id, value), "text of 1 to 512 bytes")
-_KEY = Type(
-    lambda value: _passes(checked_name, "key", value), "text of 1 to 255 bytes, without NUL"
-)
-_TAGS = Type(_is_tags, f"1 to {MOST_TAGS} texts of 1 to 255 bytes, without NUL")
-_ADDITIONS = Type(
-    _is_additions, f"texts of at most {_MOST_ADDED} characters up to U+00FF, without NUL"
-)
-_FLAG = Type(lambda value: isinstance(value, bool), "true or false")
+_ID = Type(_is_id, "text of 1 to 512 bytes")
 _NAME = Type(is_name, f"a name of at most {LONGEST_NAME} characters")
 _PAUSED = Type(lambda value: value != "" and is_name(value), _NAME.expected)
 _HASH = Type(_is_hash, f"{_HASH_DIGITS} hexadecimal digits")
@@ -178,37 +140,37 @@ _STATE = Type(lambda value: value in STATES, "one of " + ", ".join(STATES))
 _MESSAGE = Type(_is_message, "a message, with body, headers and properties")
 _ROUTE = Type(_is_route, "a queue and a list, or an exchange and a routing key")
 _ANYTHING = Type(lambda _: True, "anything")
-_COUNT = _whole(0, _MOST_COUNT)
-_VERSION = _whole(0, 10**12)
-_TOTAL = Field(_whole(0, 10**12), NEEDED)
-_MOMENT = _whole(0, LAST_MS)
+_COUNT = whole_number(0, _MOST_COUNT)
+_VERSION = whole_number(0, 10**12)
+_TOTAL = Field(whole_number(0, 10**12), NEEDED)
+_MOMENT = whole_number(0, LAST_MS)
 
 FIELDS: dict[str, dict[str, Field]] = {
     DUMP: {
-        "format": Field(_whole(1, _MOST_COUNT), NEEDED),
+        "format": Field(whole_number(1, _MOST_COUNT), NEEDED),
         "made_by": Field(_text(100)),
         "schema": Field(_text(20)),
         "store": Field(_text(100)),
         "prefix": Field(_text(100)),
-        "shards": Field(_whole(1, 64)),
+        "shards": Field(whole_number(1, 64)),
         "time_ms": Field(_MOMENT),
-        "paused": Field(_FLAG),
+        "paused": Field(FLAG),
         "in_flight": Field(_COUNT),
         "owed": Field(_COUNT),
     },
     PAUSE: {
         "queue": Field(_PAUSED),
         "task": Field(_PAUSED),
-        "late": Field(_FLAG, default=False),
+        "late": Field(FLAG, default=False),
         "since_ms": Field(_MOMENT),
-        "resumed": Field(_FLAG, default=False),
+        "resumed": Field(FLAG, default=False),
     },
     RULE: {
-        "name": Field(_KEY, NEEDED),
+        "name": Field(KEY, NEEDED),
         "digest": Field(Type(_is_digest, "hexadecimal digits"), NEEDED),
-        "home": Field(_KEY, NEEDED),
+        "home": Field(KEY, NEEDED),
         "plan": Field(_text(LONGEST_PLAN), NEEDED),
-        "offset_ms": Field(_whole(0, 367 * 86_400_000), 0),
+        "offset_ms": Field(whole_number(0, 367 * 86_400_000), 0),
         "edit": Field(Type(_is_edit, "a change of its schedule, as JSON"), ""),
         "skipped": Field(Type(_is_skipped, "slots in ms, each with a colon and an id"), ""),
         "revision": Field(_MOMENT, NEEDED),
@@ -218,34 +180,28 @@ FIELDS: dict[str, dict[str, Field]] = {
         "source": Field(_text(100), ""),
         "by": Field(_text(300), ""),
         "app": Field(_text(1000), ""),
-        "declared": Field(_FLAG, default=False),
-        "paused": Field(_FLAG, default=False),
-        "new": Field(_FLAG, default=False),
-        "unclear": Field(_FLAG, default=False),
+        "declared": Field(FLAG, default=False),
+        "paused": Field(FLAG, default=False),
+        "new": Field(FLAG, default=False),
+        "unclear": Field(FLAG, default=False),
     },
     TASK: {
         "id": Field(_ID, NEEDED),
         "state": Field(_STATE, NEEDED),
-        "due_ms": Field(_whole(0, MAX_DUE_MS), NEEDED),
-        "scheduled_us": Field(_whole(0, 10**16 - 1), NEEDED),
+        "due_ms": Field(whole_number(0, MAX_DUE_MS), NEEDED),
+        "scheduled_us": Field(whole_number(0, 10**16 - 1), NEEDED),
         "task": Field(_NAME, ""),
         "task_hash": Field(_HASH, ""),
         "queue": Field(_NAME, ""),
         "queue_hash": Field(_HASH, ""),
-        "key": Field(_KEY, ""),
-        "holds_key": Field(_FLAG, default=False),
-        "unique_ms": Field(_whole(0, 10**15), 0),
-        "until_finished": Field(_FLAG, default=False),
-        "tags": Field(_TAGS, []),
-        "grace_ms": Field(_whole(0, 10**15)),  # 0 differs from None, no grace period
-        "excused_ms": Field(_whole(0, 10**13 - 1), 0),
-        "additions": Field(_ADDITIONS, []),  # of a later release, a character for each byte
-        "expires_after_ms": Field(_whole(-LAST_MS, LAST_MS)),
-        "run_now": Field(_FLAG, default=False),
-        "released": Field(_FLAG, default=False),
+        **{name: Field(datum.type, datum.default) for name, datum in DATA.items()},
+        "holds_key": Field(FLAG, default=False),
+        "expires_after_ms": Field(whole_number(-LAST_MS, LAST_MS)),
+        "run_now": Field(FLAG, default=False),
+        "released": Field(FLAG, default=False),
         "attempts": Field(_COUNT, 0),
         "refusals": Field(_COUNT, 0),
-        "may_be_delivered": Field(_FLAG, default=False),
+        "may_be_delivered": Field(FLAG, default=False),
         "next_try_ms": Field(_MOMENT, 0),
         "dead_since_ms": Field(_MOMENT, 0),
         "error": Field(_text(LONGEST_TEXT), ""),

@@ -33,13 +33,11 @@ from ...core.services import Services
 from ...core.store import label_of, lane_for
 from ...core.store.entries import OldEntry, restore
 from ...core.store.record import (
-    HELD,
     NO_FLAGS,
     RELEASED,
     RUN_NOW,
     Extras,
     NewRecord,
-    hold_of,
     lanes_of,
 )
 from ...operations.pausing import is_all_paused
@@ -317,7 +315,7 @@ def _record_of(services: Services, line: Line) -> NewRecord:
         raise NotLoaded(line["id"], why) from error
     if line["expires_after_ms"] is not None:
         message["headers"][EXPIRES_HEADER] = line["expires_after_ms"]
-    extras = _extras_of(line)
+    extras = Extras.of(line)
     flags = extras.flags + RUN_NOW * line["run_now"] + RELEASED * line["released"]
     record = record_of(message, header, _labels(line, flags), share=_is_shareable(line))
     return replace(record, body=record.body + extras.text())
@@ -371,12 +369,3 @@ def _is_shareable(line: Line) -> bool:
         return False
     tag = message["properties"].get("delivery_tag")
     return bool(tag == f"{task_id}{line['scheduled_us']:016d}")
-
-
-def _extras_of(line: Line) -> Extras:
-    """Return the extras of a task's line."""
-    hold = hold_of(line["unique_ms"], until_finished=line["until_finished"])
-    others = tuple(HELD + text.encode("latin-1") for text in line["additions"])
-    return Extras(
-        line["key"], tuple(line["tags"]), line["grace_ms"], line["excused_ms"], hold, others
-    )

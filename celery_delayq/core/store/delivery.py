@@ -150,7 +150,7 @@ class LeasedEntry:
     def hold(self) -> dict[str, Any]:
         """The header of a task whose key is held until its run has finished; or empty."""
         extras = self.record.extras
-        if not extras.is_until_finished:
+        if not extras.until_finished:
             return {}
         header = {"id": self.task_id, "key": extras.key, "delivery": self.hand_over}
         return {**header, "ms": extras.unique_ms}

@@ -50,18 +50,21 @@ the first says what every later format keeps.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Union
+from typing import Any, NamedTuple, Union
 
 from ..clock import from_ms
-from ..errors import UnreadableRecord
+from ..errors import InvalidOption, UnreadableRecord
+from .keys import checked_name
 
 HAS_KEY, _HAS_TAGS, _HAS_POLICY = 1, 2, 4  # flags of the record
 LENGTH_DIGITS = 4
 MOST_TAGS = 16
+MOST_ADDED = 5000  # bytes: as much room as the longest key and tags leave in the extras
 
 Tags = Union[list[str], tuple[str, ...], set[str], frozenset[str]]
 HELD = b"\xff"  # in no key: they are UTF-8
@@ -75,7 +78,9 @@ def hold_of(ms: int, *, until_finished: bool) -> str:
 
 @dataclass(frozen=True)
 class Extras:
-    """The extras of an entry.
+    """The extras of an entry; :data:`DATA` says how others have them.
+
+    An edit, an undo and a reshard keep all of them; so does a release, but for the late policy.
 
     Attributes:
         key: Its unique key, 1 to 255 bytes of text without NUL; or empty.
@@ -95,14 +100,32 @@ class Extras:
     others: tuple[bytes, ...] = ()
 
     @property
-    def is_until_finished(self) -> bool:
+    def unique_ms(self) -> int:
+        """How long the key holds, at most or at least; 0: while the entry waits."""
+        return int(self.hold[1:] or 0)
+
+    @property
+    def until_finished(self) -> bool:
         """Whether the key holds until the run has finished."""
         return self.hold.startswith(UNTIL_FINISHED)
 
     @property
-    def unique_ms(self) -> int:
-        """How long the key holds, at most or at least; 0: while the entry waits."""
-        return int(self.hold[1:] or 0)
+    def additions(self) -> list[str]:
+        """What a later release added, a character for each byte."""
+        return [part[1:].decode("latin-1") for part in self.others]
+
+    def data(self) -> dict[str, Any]:
+        """Return the :data:`DATA` of the entry, as a dump's line has them."""
+        return {name: getattr(self, name) for name in DATA} | {"tags": [*self.tags]}
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Extras:
+        """Return the extras with these :data:`DATA`."""
+        own = {one.name: data[one.name] for one in fields(cls) if one.name in DATA}
+        own["tags"] = tuple(data["tags"])
+        own["hold"] = hold_of(data["unique_ms"], until_finished=data["until_finished"])
+        own["others"] = tuple(HELD + text.encode("latin-1") for text in data["additions"])
+        return cls(**own)
 
     @property
     def flags(self) -> int:
@@ -130,6 +153,76 @@ class Extras:
         tags = tuple(part.decode(errors="replace") for part in rest if part not in others)
         return cls(key, tags, int(grace) if policy else None, int(excused or 0), hold, others)
 
+
+class Type(NamedTuple):
+    """The values of a field: a check, and the same in words."""
+
+    is_right: Callable[[Any], bool]
+    expected: str
+
+
+class Datum(NamedTuple):
+    """How a dump's line has a datum of :class:`Extras`, and who shows it.
+
+    Attributes:
+        type: The values that a load takes.
+        default: The value of a line without it.
+        is_shown: Whether a ``ScheduledTask`` has it, in a field of its name.
+    """
+
+    type: Type
+    default: Any = None
+    is_shown: bool = False
+
+
+def whole_number(low: int, high: int) -> Type:
+    """Return the type of the whole numbers from *low* to *high*."""
+
+    def is_right(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+    return Type(is_right, f"a whole number from {low} to {high}")
+
+
+def _is_key(value: Any) -> bool:
+    try:
+        checked_name("key", value)
+    except InvalidOption:
+        return False
+    return True
+
+
+def _is_tags(value: Any) -> bool:
+    return isinstance(value, list) and 0 < len(value) <= MOST_TAGS and all(map(_is_key, value))
+
+
+_BYTES = re.compile(r"[\x01-\xff]*")  # a character for each; not NUL
+
+
+def _is_additions(value: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    are_bytes = all(isinstance(text, str) and _BYTES.fullmatch(text) for text in value)
+    return are_bytes and sum(map(len, value)) <= MOST_ADDED
+
+
+KEY = Type(_is_key, "text of 1 to 255 bytes, without NUL")
+FLAG = Type(lambda value: isinstance(value, bool), "true or false")
+DATA = {
+    "key": Datum(KEY, "", is_shown=True),
+    "unique_ms": Datum(whole_number(0, 10**15), 0),
+    "until_finished": Datum(FLAG, default=False),
+    "tags": Datum(
+        Type(_is_tags, f"1 to {MOST_TAGS} texts of 1 to 255 bytes, without NUL"), [], is_shown=True
+    ),
+    "grace_ms": Datum(whole_number(0, 10**15)),  # 0 differs from None, no grace period
+    "excused_ms": Datum(whole_number(0, 10**13 - 1), 0),
+    "additions": Datum(
+        Type(_is_additions, f"texts of at most {MOST_ADDED} characters up to U+00FF, without NUL"),
+        [],
+    ),
+}
+SHOWN = tuple(name for name, datum in DATA.items() if datum.is_shown)
 
 FORMAT = "1"  # the newest format that this release reads, and the one that it writes
 NAME_BYTES = 12

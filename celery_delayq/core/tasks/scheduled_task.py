@@ -31,6 +31,7 @@ from ..message.body import body_of, data_of, is_celery_s, shown
 from ..message.headers import LAUNCH, put_offs_in
 from ..store import Entry, State, keys, lane_in_words
 from ..store.changes import REVISION_BYTES
+from ..store.record import SHOWN
 
 _MAX_SHOWN = 1024  # characters of arguments to show, as in Celery's logs
 
@@ -130,8 +131,7 @@ class ScheduledTask:
             dead_since=None if facts.since_ms is None else from_ms(facts.since_ms),
             changed=from_ms(entry.changed_us // 1000),
             revision=entry.changed_us,
-            key=entry.extras.key,
-            tags=entry.extras.tags,
+            **{name: getattr(entry.extras, name) for name in SHOWN},
             cursor=entry.cursor,
             priority=priority if isinstance(priority, int) else 0,
             put_offs=put_offs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from itertools import chain, islice
@@ -250,31 +250,25 @@ def rows_of(
     tasks: Iterable[ScheduledTask], now: datetime, zone: tzinfo, width: int | None
 ) -> Iterator[Line]:
     """Return the lines of a list, fitted to *width* columns; ``None``: any width."""
-    columns = (
-        Column("ID", is_id=True),
-        Column(f"DUE ({name_of(zone)})"),
-        Column("IN", {"": "cyan"}, is_number=True),
-        Column("TASK"),
-        Column("ARGS"),
-        Column("QUEUE"),
-        Column("STATE", _STATES),
+    # The times of an unreadable task are unknown.
+    columns: tuple[tuple[Column, Callable[[ScheduledTask], str]], ...] = (
+        (Column("ID", is_id=True), lambda task: task.id),
+        (
+            Column(f"DUE ({name_of(zone)})"),
+            lambda task: "-" if task.created == EPOCH else stamp(task.due, zone),
+        ),
+        (
+            Column("IN", {"": "cyan"}, is_number=True),
+            lambda task: "-" if task.created == EPOCH else until(task.due, now),
+        ),
+        (Column("TASK"), lambda task: task.task),
+        (Column("ARGS"), _arguments),
+        (Column("QUEUE"), lambda task: task.queue),
+        (Column("STATE", _STATES), lambda task: _state(task, now)),
     )
     room = None if width is None else Room(width, _LIST_GIVES)
-    return table(columns, (_task_row(task, now, zone) for task in tasks), room)
-
-
-def _task_row(task: ScheduledTask, now: datetime, zone: tzinfo) -> tuple[str, ...]:
-    # The times of an unreadable task are unknown.
-    is_read = task.created != EPOCH
-    return (
-        plain(task.id),
-        stamp(task.due, zone) if is_read else "-",
-        until(task.due, now) if is_read else "-",
-        plain(task.task),
-        plain(_arguments(task)),
-        plain(task.queue),
-        plain(_state(task, now)),
-    )
+    rows = ([plain(text_of(task)) for _, text_of in columns] for task in tasks)
+    return table([column for column, _ in columns], rows, room)
 
 
 def _arguments(task: ScheduledTask) -> str:

@@ -829,7 +829,7 @@ class Inside:
         return View(
             *(name_in(record), entry.due_ms, extras.key, extras.tags, entry.created_ms),
             *(bool(flags & RUN_NOW), last_ms, edited_in(record), bool(flags & RELEASED), since_ms),
-            holds=extras.is_until_finished,
+            holds=extras.until_finished,
         )
 
 
