@@ -12,6 +12,7 @@ from celery_delayq.contrib.care.lines import FIELDS, LONGEST_ID, LONGEST_TEXT, r
 from celery_delayq.errors import InvalidDump
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.app.test_dump import one, through_text, two
+from tests.support.places import at
 from tests.support.shards import keys_of
 
 __all__ = ["one", "two"]
@@ -273,9 +274,8 @@ def test_so_does_one_whose_queue_has_such_a_name(delayq_app, url):
     assert (line["queue"], len(line["queue_hash"]), line["route"]["list"]) == ("", 12, LONG)
 
 
-def test_an_error_is_cut_where_it_is_longer_than_a_line_has(one, two, raw):
-    one.send_task("t", task_id="a", delayq_at=FAR)
-    raw.hset(keys_of("a")["errors"], "a", "ü" * (LONGEST_TEXT + 1))
+def test_an_error_is_cut_where_it_is_longer_than_a_line_has(one, two):
+    at(one.delayq, "dead", reason="ü" * (LONGEST_TEXT + 1))
 
     assert two.delayq.load(through_text(one.delayq)).loaded == 1
     (line,) = lines_of(through_text(two.delayq))
