@@ -1,4 +1,4 @@
-"""Calls the Lua scripts by name, with named arguments.
+"""The Lua scripts: how a text is put together, how a reply is read, and calls with named arguments.
 
     SCRIPT.lua + what it uses of the prelude --load--> text --EVALSHA, named arguments--> reply
     header: arguments, rows, the parts of the reply ----------------------> read by these names
@@ -19,7 +19,8 @@ A call runs the whole text, and makes each of its functions anew, used or not. T
 
 A part of a reply is a value or rows. The fields of all rows stand one after the other in the reply
 (``of``), or in one text with blanks between (``in words of``), which a client reads faster. If
-there is nothing but rows, the name may be left out.
+there is nothing but rows, the name may be left out. A word may have parts, each after a colon and
+the letter that names it.
 """
 
 from __future__ import annotations
