@@ -220,7 +220,7 @@ def test_delivered_tasks_and_past_events_are_known(delayq):
     (whole,) = [one for one in delayq.history() if one.bulk]
     assert (whole.what, whole.count, whole.actor) == ("cancelled", 2, "ann")
     assert len(delayq.history(bulk=whole.bulk)) == 3
-    (shard_steps,) = delayq.services.steps_by_shard(owes=True)
+    (shard_steps,) = delayq.services.steps_by_shard()
     with contextlib.closing(shard_steps):
         assert "owed" in {one.task_id for one in shard_steps.owed()}
     assert delayq.services.copies.first(("arrived", "1.1"), 2, monotonic() + PATIENCE) == 1
