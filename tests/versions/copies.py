@@ -114,7 +114,9 @@ ADDED_DATA: Changes = {
     def unique_ms""",
     },
     "core/tasks/scheduled_task.py": {
-        "tags=entry.extras.tags,": "tags=(*entry.extras.tags, entry.extras.colour),"
+        "for name in SHOWN},": (
+            "for name in SHOWN} | {'tags': (*entry.extras.tags, entry.extras.colour)},"
+        )
     },
 }
 #: It has another layout of keys.
