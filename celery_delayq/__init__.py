@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .core.integration.results import ScheduledResult
     from .core.store import Outcome, State
     from .core.tasks.scheduled_task import ScheduledTask
-    from .operations.items import Item
+    from .operations.bulk import Item
     from .operations.methods import Operations
 
     # Written by python -m tests.types.face.
@@ -65,7 +65,7 @@ _MODULES = {
     "DelayQError": "errors",
     "DelayQTask": "core.integration.apply_async",
     "InvalidDueTime": "errors",
-    "Item": "operations.items",
+    "Item": "operations.bulk",
     "Outcome": "core.store",
     "ScheduledResult": "core.integration.results",
     "ScheduledTask": "core.tasks.scheduled_task",

@@ -15,7 +15,7 @@ from ..core.servers.risks import ERROR, OK, Facts, eviction, memory
 from ..core.services import HasServices, Services
 from ..core.store import Counts, LiveScanner, Pause, emptied
 from ..core.text import counted, lasting, plain
-from .pausing import in_words, to_resume
+from .pauses import in_words, to_resume
 
 MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0

@@ -15,9 +15,10 @@ from ..core.integration.methods import TaskMethods
 from ..core.services import services_of
 
 if TYPE_CHECKING:
-    from . import editing, freeing, health, pausing, selection, status
-    from .bulk import Bulk
-    from .times import Spread
+    from . import edits, health, selection, status
+    from . import pauses as freeing
+    from . import pauses as pausing
+    from .bulk import Bulk, Spread
 else:
 
     class _Later:
@@ -38,14 +39,14 @@ else:
             setattr(Operations, self._name, method)
             return method.__get__(delayq, owner)
 
-    editing, freeing, health = map(_Later, ("editing", "freeing", "health"))
+    edits, freeing, health = map(_Later, ("editing", "freeing", "health"))
     pausing, selection, status = map(_Later, ("pausing", "selection", "status"))
 
 
 class Operations(TaskMethods):
     """The methods of ``DelayQ`` for keys, many tasks, edits, pauses and status."""
 
-    edit = editing.edit
+    edit = edits.edit
     holder = freeing.holder
     free = freeing.free
     select = selection.select

@@ -1,16 +1,44 @@
-"""Selections whose messages can be changed, too: edited, or released."""
+"""Selections whose messages can be changed, too: edited, or released.
+
+Steps over a selection that give each task a new message.
+
+read a batch --> make the new records --> write them, each if it is unchanged
+      ^                                             |
+      +---------- changed since they were read -----+
+
+Release of waiting tasks: each leaves as a plain Celery message with an ``eta``.
+
+check all of them ---> any run of a recurring rule, or any canvas without canvas=True: refused,
+    |                  nothing is sent
+    |
+    v
+in due order: read a batch --> set each due time as the message's eta --> send them to their queues
+                   ^                                                           |
+                   +--------------- changed since they were read --------------+
+
+The same edit of all tasks of a selection.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from celery.app.task import Task
 
-from ..core.clock import TimeInput
-from ..core.errors import InvalidOption
-from ..core.services import HasServices
-from ..core.store import Position, State
-from ..core.store.changes import WAITING
+from ..core import clock
+from ..core.clock import TimeInput, celery_time, from_ms
+from ..core.errors import InvalidOption, NotATask, RulesRemain, StoreUnavailable, UnreadableRecord
+from ..core.hooks import part_of
+from ..core.leaves import LEAVES, leaf
+from ..core.message.headers import LAUNCH, warn_of_expiry
+from ..core.services import HasServices, Services
+from ..core.store import Filter, Match, Outcome, Position, Shard, State, label_of, target_of_member
+from ..core.store.changes import WAITING, Rewrite, rewritten
+from ..core.store.record import NewRecord, Record, entry_of
+from ..core.store.selection import peek
 from ..core.tasks import selection
 from ..core.tasks.changing import Changes
 from ..core.tasks.reading import OneOf, Picks
@@ -24,13 +52,293 @@ from ..core.tasks.selection import (
     telling_so_far,
 )
 from ..core.threads import awaited
-from .editing_many import EditMany
-from .edits import KEPT, Edit
-from .releasing import Release, Released, ReleaseTally, refuse_canvases, refuse_runs
-from .rewriting import STEP, Rewriting, SomeTally
+from .edits import CANVAS, KEPT, Draft, Edit, edited
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+STEP = 50  # members to read and write in one step: about 5 ms of Redis's time
+STEP_BYTES = 1_000_000  # approximate limit of new records in one call
+
+SomeTally = TypeVar("SomeTally", bound=Tally)
+Part = tuple[Match, Record, NewRecord]
+
+
+class Rewriting(Generic[SomeTally]):
+    """An operation that rewrites the tasks of a selection.
+
+    Args:
+        services: The app's.
+        chosen: The selection's filters.
+        bulk: The name of the change.
+
+    Attributes:
+        name: The operation, to name in errors.
+        releases: Whether it delivers them at once.
+    """
+
+    name: str
+    releases = False
+
+    def __init__(self, services: Services, chosen: Filter, bulk: str) -> None:
+        self._services = services
+        self._chosen = chosen
+        self._bulk = bulk
+
+    def new_record(self, met: Match, tally: SomeTally) -> NewRecord | None:
+        """Return the new record of a task; ``None`` if that stays as it is."""
+        raise NotImplementedError
+
+    def done(self, met: Match, seen: Record, tally: SomeTally) -> None:
+        """Note that a task has its new record."""
+
+    def step(self, shard: Shard, members: Sequence[bytes], tally: SomeTally) -> None:
+        """Rewrite the waiting tasks among *members*.
+
+        Raises:
+            StoreUnavailable: other processes keep changing them.
+        """
+        until = clock.monotonic() + self._services.settings.timeout
+        left = list(members)
+        while left:
+            again = []
+            for some in self._batches(shard, left, tally):
+                parts = [
+                    (
+                        target_of_member(met.member),
+                        Rewrite(seen, new, self.releases, chosen=self._chosen.text),
+                    )
+                    for met, seen, new in some
+                ]
+                with part_of(self._bulk):
+                    changes = rewritten(shard, parts)
+                for (met, seen, _), change in zip(some, changes, strict=True):
+                    if change.outcome is Outcome.UNCHANGED:
+                        again.append(met.member)
+                        continue
+                    tally.changed(change.outcome)
+                    if change.outcome in (Outcome.DONE, Outcome.UNCERTAIN):
+                        self.done(met, seen, tally)
+            left = again
+            if left and clock.monotonic() >= until:
+                raise StoreUnavailable(
+                    self.name, "other processes keep changing the same tasks", False
+                )
+
+    def _batches(
+        self, shard: Shard, members: Sequence[bytes], tally: SomeTally
+    ) -> Iterator[list[Part]]:
+        """Yield the tasks to rewrite with their new records, in batches for one call each."""
+        batch: list[Part] = []
+        size = 0
+        for met in peek(shard, self._chosen, members, reads=True):
+            new = self.new_record(met, tally)
+            if new is None or met.record is None:
+                continue
+            batch.append((met, met.record, new))
+            size += new.size
+            if size >= STEP_BYTES:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+
+_CANVAS = label_of(LAUNCH)
+_STAYS = ("DEAD", "UNREADABLE")
+
+
+class Released(Count):
+    """The number of tasks that were released, or would be.
+
+    Attributes:
+        canvases: How many of these are canvases.
+        beyond: How many of these are due later than the broker lets a worker hold a message.
+        dead: How many others stay because they are dead.
+    """
+
+    canvases: int = 0
+    beyond: int = 0
+    dead: int = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all matching tasks were released, and none was delivered before."""
+        return super().is_complete and not self.dead
+
+
+class ReleaseTally(Tally):
+    """Counts released tasks, step by step; and runs of recurring rules among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.canvases = self.beyond = self.dead = self.runs = 0
+
+    @property
+    def count(self) -> Released:
+        plain = super().count
+        made = Released(
+            plain,
+            uncertain=plain.uncertain,
+            in_flight=plain.in_flight,
+            unreadable=plain.unreadable,
+        )
+        made.canvases, made.beyond, made.dead = self.canvases, self.beyond, self.dead
+        return made
+
+
+class Release(Rewriting[ReleaseTally]):
+    """The release of the tasks of a selection.
+
+    Args:
+        services: The app's.
+        chosen: The selection's filters.
+        bulk: The name of the change.
+    """
+
+    name = "release"
+    releases = True
+
+    def __init__(self, services: Services, chosen: Filter, bulk: str) -> None:
+        super().__init__(services, chosen, bulk)
+        self._limit = services.broker.hold_limit
+        self._has_rules = services.entries.counts().rules > 0
+        self._found: list[bytes] = []  # sorted by due time: due time, shard and member of each
+
+    def count_page(self, number: int, members: Sequence[bytes], tally: ReleaseTally) -> None:
+        """Count the tasks among *members* that would be released, and remember all of them."""
+        shard = self._services.entries.shards[number]
+        for met in peek(shard, self._chosen, members, reads=True):
+            place = met.due_ms.to_bytes(6, "big") + number.to_bytes(2, "big")
+            self._found.append(place + met.member)
+            if met.state in _STAYS:
+                tally.dead += 1
+            elif met.record is not None and not met.record.is_released:
+                tally.met(met.state, would=met.state != "IN_FLIGHT")
+                tally.runs += self._has_rules and self._is_run(met, met.record)
+                self._note(met, met.record, tally)
+
+    def steps(self, size: int) -> Iterator[tuple[Shard, list[bytes]]]:
+        """Yield the members that were counted, in due order: shard by shard of each next *size*.
+
+        A worker takes messages in the order of its queue. If it met the far ones first, the others
+        would be late.
+        """
+        self._found.sort()
+        for first in range(0, len(self._found), size):
+            of_shard = defaultdict(list)
+            for found in self._found[first : first + size]:
+                of_shard[int.from_bytes(found[6:8], "big")].append(found[8:])
+            for number, members in of_shard.items():
+                yield self._services.entries.shards[number], members
+
+    def new_record(self, met: Match, tally: ReleaseTally) -> NewRecord | None:
+        if met.state in _STAYS:
+            tally.dead += 1
+            return None
+        if met.record is None or met.record.is_released:
+            return None
+        try:
+            return self._new_record(met, met.record)
+        except Exception:  # an invalid message fails in many ways
+            tally.unreadable += 1
+            return None
+
+    def done(self, met: Match, seen: Record, tally: ReleaseTally) -> None:
+        self._note(met, seen, tally)
+
+    def _new_record(self, met: Match, record: Record) -> NewRecord:
+        entry = entry_of(met.task_id, met.facts, record, met.template)
+        draft = Draft(entry.message, record, self._services.app)
+        if draft.is_v1 and not draft.is_readable:
+            raise ValueError("its body cannot be decoded, or may not be")
+        draft.set_eta(from_ms(entry.due_ms))
+        grace_ms = entry.extras.grace_ms
+        if grace_ms is not None:
+            # Celery has no grace period, but it does not run expired tasks either.
+            last = from_ms(max(entry.due_ms, met.facts.late_from_ms or 0) + grace_ms)
+            expires = draft.expires
+            if expires is None or celery_time(expires) > last:
+                draft.set_expiry(last)
+        return draft.released()
+
+    def _is_run(self, met: Match, record: Record) -> bool:
+        """Whether a recurring rule has written a task: such a run has a UUID of version 5 as id."""
+        if met.task_id[14:15] != "5" or "rules" not in LEAVES:
+            return False
+        tags = entry_of(met.task_id, met.facts, record, met.template).extras.tags
+        return bool(leaf("rules").is_run(met.task_id, tags))
+
+    def _note(self, met: Match, record: Record, tally: ReleaseTally) -> None:
+        tally.canvases += record.task_label == _CANVAS
+        ahead_ms = met.due_ms - met.now_us // 1000
+        tally.beyond += self._limit is not None and ahead_ms > self._limit.seconds * 1000
+
+
+def refuse_runs(count: int) -> None:
+    """Raise ``RulesRemain`` if there are runs of recurring rules to release."""
+    if count:
+        raise RulesRemain(count)
+
+
+def refuse_canvases(count: int) -> None:
+    """Raise ``InvalidOption`` if there are canvases to release."""
+    if count:
+        only = "only a worker with celery_delayq can run a canvas, and there"
+        are = "is 1" if count == 1 else f"are {count}"
+        raise InvalidOption("canvas", False, f"True: {only} {are}")
+
+
+class EditMany(Rewriting[Tally]):
+    """An edit of the tasks of a selection.
+
+    Args:
+        services: The app's.
+        chosen: The selection's filters.
+        bulk: The name of the change.
+        changes: The new values.
+    """
+
+    name = "edit"
+
+    def __init__(self, services: Services, chosen: Filter, bulk: str, changes: Edit) -> None:
+        super().__init__(services, chosen, bulk)
+        self._changes = changes
+        self._made: dict[bytes, tuple[str, int, str]] = {}
+        self._edited: list[tuple[str, int, str]] = []
+
+    def refuse_canvases(self, shard: Shard, members: Sequence[bytes]) -> None:
+        """Raise ``NotATask`` if there is a canvas among *members* that cannot be edited."""
+        if not self._changes.has_message:
+            return
+        for met in peek(shard, replace(self._chosen, tasks=(LAUNCH,)), members):
+            raise NotATask("task", met.task_id, CANVAS)
+
+    def step(self, shard: Shard, members: Sequence[bytes], tally: Tally) -> None:
+        self._made.clear()
+        super().step(shard, members, tally)
+        warn_of_expiry(self._edited)
+        self._edited.clear()
+
+    def new_record(self, met: Match, tally: Tally) -> NewRecord | None:
+        if met.record is None or met.state == "UNREADABLE":
+            tally.unreadable += met.state == "UNREADABLE"
+            return None
+        if met.record.is_released:
+            return None
+        try:
+            entry = entry_of(met.task_id, met.facts, met.record, met.template)
+            new, expires = edited(self._services, entry, self._changes)
+        except UnreadableRecord:
+            tally.unreadable += 1
+            return None
+        self._made[met.member] = entry.task_id, entry.due_ms, expires
+        return new
+
+    def done(self, met: Match, seen: Record, tally: Tally) -> None:  # noqa: ARG002
+        self._services.hooks.edited(met.task_id)
+        self._edited.append(self._made[met.member])
 
 
 class RewritableSelection(Selection):

@@ -7,7 +7,7 @@ import pytest
 
 from celery_delayq import InvalidDueTime
 from celery_delayq.errors import InvalidOption
-from celery_delayq.operations.times import times_for
+from celery_delayq.operations.bulk import times_for
 from tests.app.support import FAR, LONG_AGO, redis_ms
 
 ITEMS = [((number,), {}) for number in range(3)]

@@ -10,7 +10,7 @@ from kombu import Queue
 from celery_delayq import Outcome, State
 from celery_delayq.core import clock
 from celery_delayq.errors import InvalidOption, NotATask, StoreUnavailable
-from celery_delayq.operations import rewriting
+from celery_delayq.operations import selection as rewriting
 from tests.app.support import FAR, LONG_AGO, Killed, lists
 from tests.support.places import take
 from tests.support.shards import each

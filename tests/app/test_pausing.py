@@ -130,7 +130,7 @@ def test_a_canvas_says_that_its_launch_is_paused(app, delayq):
 
 
 def test_a_pause_and_its_end_are_in_the_log(delayq, caplog):
-    caplog.set_level("INFO", logger="celery_delayq.operations.pausing")
+    caplog.set_level("INFO", logger="celery_delayq.operations.pauses")
 
     delayq.pause(queue="mail")
     delayq.resume(queue="mail", rate=0.5)

@@ -14,8 +14,8 @@ import click
 
 from celery_delayq.core.store import Counts, Pause, State
 from celery_delayq.core.tasks.scheduled_task import ScheduledTask
-from celery_delayq.operations.cli import command_list, command_show, command_status, delayq
-from celery_delayq.operations.cli.screen import text_of
+from celery_delayq.operations.cli import delayq, lists
+from celery_delayq.operations.cli.output import text_of
 from celery_delayq.operations.queues import QueueCounts
 from celery_delayq.operations.status import ScannerSeen, Status
 
@@ -83,9 +83,9 @@ def screen(name: str, width: int) -> str:
         context = click.Context(delayq, info_name="celery -A shop delayq", terminal_width=width)
         return f"{delayq.get_help(context)}\n"
     lines = {
-        "status": lambda: command_status.status_screen(STATUS, "direct", UTC, width),
-        "list": lambda: command_list.rows_of(TASKS, NOW, UTC, width),
-        "show": lambda: command_show.show_screen(ORDER, COUNTS, PAUSES, UTC, width),
+        "status": lambda: lists.status_screen(STATUS, "direct", UTC, width),
+        "list": lambda: lists.rows_of(TASKS, NOW, UTC, width),
+        "show": lambda: lists.show_screen(ORDER, COUNTS, PAUSES, UTC, width),
     }[name]()
     return "".join(f"{text_of(line)}\n" for line in lines)
 

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from celery_delayq.operations.cli.zones import with_zone
+from celery_delayq.operations.cli.common import with_zone
 from celery_delayq.operations.health import NO_SCANNER
 from tests.app.support import FAR, LONG_AGO, redis_ms, to_ms
 from tests.cli.shop import shop

@@ -18,7 +18,7 @@ from celery_delayq.contrib.care.doctor import (
 )
 from celery_delayq.core.servers.risks import Line
 from celery_delayq.errors import StoreUnavailable
-from celery_delayq.operations.cli.screen import text_of
+from celery_delayq.operations.cli.output import text_of
 from tests.app.support import FAR
 from tests.support.ports import free_port
 

@@ -8,8 +8,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from celery_delayq.operations.cli import progress
-from celery_delayq.operations.cli.stdin import ids_read
+from celery_delayq.operations.cli import output
+from celery_delayq.operations.cli.input import ids_read
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.shop import shop
 from tests.operations.test_cli import HOSTILE
@@ -155,7 +155,7 @@ def test_lines_are_read_one_by_one(monkeypatch):
 
 def test_progress_counts_them(many, run, monkeypatch):
     told = []
-    monkeypatch.setattr(progress, "_progress_of", lambda *_: nullcontext(told.append))
+    monkeypatch.setattr(output, "_progress_of", lambda *_: nullcontext(told.append))
 
     # An id may be named beside standard input.
     assert run("cancel", "task-4", "-", "--yes", stdin="task-0\nnobody\n").exit_code == 1

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from celery_delayq.operations.cli import command_show, command_status
-from celery_delayq.operations.cli.screen import text_of
-from celery_delayq.operations.cli.tables import FIRST, Column, Room, table
+from celery_delayq.operations.cli import lists
+from celery_delayq.operations.cli.output import FIRST, Column, Room, table, text_of
 from tests.cli.screens import COUNTS, FOLDER, ORDER, SCANNED, UTC, WIDTHS, files, ms
 
 
@@ -29,7 +28,7 @@ def test_no_line_is_wider_than_its_terminal(width):
 
 
 def test_scanners_are_counted_with_their_hosts():
-    lines = [text_of(line) for line in command_status.status_screen(SCANNED, "direct", UTC, None)]
+    lines = [text_of(line) for line in lists.status_screen(SCANNED, "direct", UTC, None)]
     assert lines[1].endswith("   next in 4 s   scanners 2 on web1, web2")
     assert "no scanner" not in "".join(lines)
 
@@ -37,7 +36,7 @@ def test_scanners_are_counted_with_their_hosts():
 @pytest.mark.parametrize(("early_ms", "said"), [(1, False), (0, True)])
 def test_a_task_is_overdue_from_its_due_time_on(early_ms, said):
     counts = replace(COUNTS, now_ms=ms(ORDER.due) - early_ms)
-    lines = [text_of(line) for line in command_show.show_screen(ORDER, counts, [], UTC, None)]
+    lines = [text_of(line) for line in lists.show_screen(ORDER, counts, [], UTC, None)]
     assert ("! it is overdue by 0 s" in lines) is said
 
 

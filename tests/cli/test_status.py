@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.text import lasting
-from celery_delayq.operations.cli import command_status
-from celery_delayq.operations.cli.command_status import SHOWN
-from celery_delayq.operations.cli.screen import text_of
+from celery_delayq.operations.cli import lists
+from celery_delayq.operations.cli.lists import SHOWN
+from celery_delayq.operations.cli.output import text_of
 from celery_delayq.operations.health import NO_SCANNER
 from celery_delayq.operations.queues import QueueCounts
 from tests.app.support import FAR, LONG_AGO
@@ -71,7 +71,7 @@ def test_status_names_the_scanners_broker_if_it_is_another_one(app, alive, delay
 
 def queues_on(screen):
     """The rows of queues, each in words, and the sentences below them."""
-    lines = [text_of(line) for line in command_status.status_screen(screen, "direct", UTC, None)]
+    lines = [text_of(line) for line in lists.status_screen(screen, "direct", UTC, None)]
     head = next(at for at, line in enumerate(lines) if line.startswith("QUEUE"))
     return [line.split("  ") for line in lines[head + 1 :]]
 

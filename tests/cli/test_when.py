@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 import click
 import pytest
 
-from celery_delayq.operations.cli.when import TimeParam
+from celery_delayq.operations.cli.input import TimeParam
 from celery_delayq.operations.typed_times import GivenTime
 
 UTC = timezone.utc

@@ -10,7 +10,7 @@ import pytz
 from celery.utils.time import timezone as celerys
 
 from celery_delayq.core.clock import LocalTime
-from celery_delayq.operations.cli import zones
+from celery_delayq.operations.cli import common
 from tests.app.support import FAR
 
 NINE = "2100-01-01 09:00:00"  # FAR in Tokyo
@@ -65,7 +65,7 @@ def test_history_is_in_the_same_zone(delayq_app, url, printed):
 
     head, row = printed("history", app=app)
     assert head.startswith("WHEN (Asia/Tokyo)")
-    assert row.startswith(zones.stamp(event.when, ZoneInfo("Asia/Tokyo")))
+    assert row.startswith(common.stamp(event.when, ZoneInfo("Asia/Tokyo")))
     assert printed("history", "--utc", app=app)[0].startswith("WHEN (UTC)")
 
 
@@ -122,7 +122,7 @@ def test_there_is_one_zone(tokyo, misused, line):
     ],
 )
 def test_a_zone_has_a_name(zone, name):
-    assert zones.name_of(zone) == name
+    assert common.name_of(zone) == name
 
 
 def test_a_time_typed_in_a_zone_of_pytz_is_its_wall_time(delayq_app, url, run):

@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from celery_delayq.operations.unread import Look
+from celery_delayq.operations.queues import Look
 from tests.app.conftest import app, delayq, delayq_app, redis, redis_client, url
 from tests.metrics.support import Scrape
 from tests.worker.conftest import make_project, results_end_together, server

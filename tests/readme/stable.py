@@ -49,10 +49,9 @@ from celery_delayq.core.store.counts import Counts, Pause
 from celery_delayq.core.store.lookup import KeyHolder
 from celery_delayq.core.tasks.changing import Changes
 from celery_delayq.core.tasks.scheduled_task import facts_of
-from celery_delayq.operations.cli import command_health, delayq
+from celery_delayq.operations.cli import delayq, operate
 from celery_delayq.operations.queues import QueueCounts
-from celery_delayq.operations.releasing import Released
-from celery_delayq.operations.selection import RewritableSelection
+from celery_delayq.operations.selection import Released, RewritableSelection
 from celery_delayq.operations.status import Status, counts_facts
 from tests.readme.document import page
 
@@ -84,7 +83,7 @@ CALLED = {
 JSON = {
     "check": (command_check._facts_of, command_check.Check._tell),
     "doctor": (Line,),
-    "health": (command_health.health.callback,),
+    "health": (operate.health.callback,),
     "history": (command_history._event_facts,),
     "list": (facts_of,),
     "rules": (command_rules._facts, importing._facts),

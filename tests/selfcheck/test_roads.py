@@ -31,7 +31,7 @@ def test_a_road_has_each_function_that_a_call_enters():
 
 
 def test_each_call_is_walked(found):
-    assert "operations/cli/command_change.py" in found["cancel --tag"].files
+    assert "operations/cli/change.py" in found["cancel --tag"].files
     assert "core/handover/relay.py" in found["hand_over"].files
     assert "core/handover/publishers.py" in found["hand_over to another broker"].files
     assert all("core/store/scripts.py" in road.files for road in found.values())

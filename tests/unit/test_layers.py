@@ -24,8 +24,8 @@ def test_kombu_s_insides_are_known_where_messages_are_made_and_sent():
         "contrib/canvas",
         "core/handover",
         "core/message",
-        "operations/draft.py",
-        "operations/kombu_hooks.py",
+        "operations/edits.py",
+        "operations/patches.py",
     }
 
 

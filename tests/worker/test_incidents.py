@@ -15,7 +15,8 @@ from celery_delayq import __version__
 from celery_delayq.contrib.metrics import Collector
 from celery_delayq.contrib.web import wsgi
 from celery_delayq.errors import StoreFull
-from celery_delayq.operations import unread, workers
+from celery_delayq.operations import queues
+from celery_delayq.operations import queues as workers
 from tests.app.conftest import delayq_app, redis, redis_client, url
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import project, run
@@ -373,7 +374,7 @@ def test_13_messages_that_this_store_did_not_deliver_are_not_named(app, delayq_a
         one.send_task("t", queue=f"{queue}-plain")
     asking = delayq_app(url)  # Celery adds a queue to the app that sends to it
 
-    assert unread.delivered(asking.delayq.services) == {"ours": 1}
+    assert queues.delivered(asking.delayq.services) == {"ours": 1}
 
 
 def test_13_on_rabbitmq_a_task_was_delivered_to_a_queue_without_a_consumer(
@@ -404,7 +405,7 @@ def test_13_a_probe_is_cheap_beside_many_keys_and_finds_the_lists_that_it_knows(
     says(app, "health", "no worker listens to the queue celery, which has 1 message")
 
     found = redis.info("commandstats")
-    assert found["cmdstat_scan"]["calls"] <= 2 * (unread.FEW_KEYS // unread.SLICE) + 1
+    assert found["cmdstat_scan"]["calls"] <= 2 * (queues.FEW_KEYS // queues.SLICE) + 1
     assert sum(one["calls"] for one in found.values()) < 150
 
 
@@ -426,7 +427,7 @@ def test_13_the_page_and_a_metric_tell_of_it_too(app, alive, monkeypatch):
 
 def test_13_what_is_unknown_is_no_number(delayq_app):
     away = delayq_app(f"redis://127.0.0.1:{free_port()}/0", delayq_timeout=0.5)
-    look = unread.Look(away.delayq.services, 0.01)
+    look = queues.Look(away.delayq.services, 0.01)
     for _ in range(3):
         assert look() is None
 

@@ -11,6 +11,8 @@ import click
 from ...core.tasks.scheduled_task import line_of_json
 from ...core.text import plain
 from ...operations.cli.common import (
+    CeleryCommand,
+    CeleryOption,
     ErrorSentences,
     aligned,
     confirm,
@@ -18,8 +20,7 @@ from ...operations.cli.common import (
     examples,
     json_option,
 )
-from ...operations.cli.looks import CeleryCommand, CeleryOption
-from ...operations.cli.progress import counting
+from ...operations.cli.output import counting
 from .inconsistencies import KINDS, Finding, Repaired
 from .mending import check as check_of
 from .mending import repair_many

@@ -12,9 +12,15 @@ import click
 
 from ...core.servers.risks import Line as DoctorLine
 from ...core.text import plain
-from ...operations.cli.common import ErrorSentences, advised, delayq_of, examples, json_option
-from ...operations.cli.looks import CeleryCommand
-from ...operations.cli.screen import Line, Screen
+from ...operations.cli.common import (
+    CeleryCommand,
+    ErrorSentences,
+    advised,
+    delayq_of,
+    examples,
+    json_option,
+)
+from ...operations.cli.output import Line, Screen
 from .doctor import examine
 
 RUNBOOK = "celery_delayq/docs/runbook.md"  # in the repository, not in a wheel

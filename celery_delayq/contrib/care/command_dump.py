@@ -14,10 +14,14 @@ from ...core.errors import DelayQError
 from ...core.services import HasServices
 from ...core.tasks import reading
 from ...core.text import counted, plain
-from ...operations.cli.common import ErrorSentences, delayq_of, examples
-from ...operations.cli.looks import CeleryCommand, CeleryOption
-from ...operations.cli.progress import counting
-from ...operations.cli.screen import Line, Screen
+from ...operations.cli.common import (
+    CeleryCommand,
+    CeleryOption,
+    ErrorSentences,
+    delayq_of,
+    examples,
+)
+from ...operations.cli.output import Line, Screen, counting
 from .. import rule_store
 from .dumping import dump as dump_of
 from .dumping import wait_for_leases

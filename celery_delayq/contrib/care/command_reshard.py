@@ -8,9 +8,16 @@ from typing import Any
 import click
 
 from ...core.settings import MOST_SHARDS
-from ...operations.cli.common import Argument, ErrorSentences, confirm, delayq_of, examples
-from ...operations.cli.looks import CeleryCommand, CeleryOption
-from ...operations.cli.progress import counting
+from ...operations.cli.common import (
+    Argument,
+    CeleryCommand,
+    CeleryOption,
+    ErrorSentences,
+    confirm,
+    delayq_of,
+    examples,
+)
+from ...operations.cli.output import counting
 from .resharding import Estimate, Resharding
 
 

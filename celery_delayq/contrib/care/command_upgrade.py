@@ -7,8 +7,14 @@ from typing import Any
 import click
 
 from ...core.store.record import FORMAT
-from ...operations.cli.common import ErrorSentences, confirm, delayq_of, examples
-from ...operations.cli.looks import CeleryCommand, CeleryOption
+from ...operations.cli.common import (
+    CeleryCommand,
+    CeleryOption,
+    ErrorSentences,
+    confirm,
+    delayq_of,
+    examples,
+)
 from .upgrading import format_of, older_scanners, told
 from .upgrading import upgrade as upgrade_of
 

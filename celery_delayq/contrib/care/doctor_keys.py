@@ -8,8 +8,7 @@ from ...core.servers.risks import OK, WARNING, Line, ask
 from ...core.services import Services
 from ...core.store import KeyHolder
 from ...core.text import counted, plain
-from ...operations.unread import is_idle
-from ...operations.workers import answers
+from ...operations.queues import answers, is_idle
 
 MOST = 100  # keys of a shard that are looked at
 NAMED = 10

@@ -8,8 +8,16 @@ from ...core.servers.connection import Connection
 from ...core.servers.risks import ERROR, OK, WARNING, Line
 from ...core.services import Services
 from ...core.text import counted, plain
-from ...operations.unread import delivered, forlorn_stores, unconsumed
-from ...operations.workers import answers, delayq_answers, other_stores, strangers, unheard_queues
+from ...operations.queues import (
+    answers,
+    delayq_answers,
+    delivered,
+    forlorn_stores,
+    other_stores,
+    strangers,
+    unconsumed,
+    unheard_queues,
+)
 
 _SILENT = (
     "no worker answers, so their queues and stores are unknown",

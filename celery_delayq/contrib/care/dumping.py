@@ -25,7 +25,7 @@ from ...core.store import label_of
 from ...core.store.keys import SCHEMA
 from ...core.store.listing import store_of
 from ...core.store.record import RELEASED, RUN_NOW
-from ...operations.pausing import is_all_paused
+from ...operations.pauses import is_all_paused
 from .. import rule_store
 from . import dumps
 from .dumps import Kept

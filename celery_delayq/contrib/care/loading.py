@@ -40,7 +40,7 @@ from ...core.store.record import (
     NewRecord,
     lanes_of,
 )
-from ...operations.pausing import is_all_paused
+from ...operations.pauses import is_all_paused
 from .. import rule_store
 from . import dumps
 from .lines import DUMP, PAUSE, RULE, TASK, UNREADABLE, GivenLine, Line, bounded, read

@@ -9,11 +9,20 @@ from typing import Any
 import click
 
 from ...core.text import counted, plain
-from ...operations.cli.common import ErrorSentences, UsageErrors, delayq_of, examples, json_option
-from ...operations.cli.looks import CeleryCommand, CeleryOption
-from ...operations.cli.screen import Screen
-from ...operations.cli.tables import Column, table
-from ...operations.cli.zones import name_of, stamp, zone_of, zoned
+from ...operations.cli.common import (
+    CeleryCommand,
+    CeleryOption,
+    ErrorSentences,
+    UsageErrors,
+    delayq_of,
+    examples,
+    json_option,
+    name_of,
+    stamp,
+    zone_of,
+    zoned,
+)
+from ...operations.cli.output import Column, Screen, table
 from .newest import Event
 from .newest import history as newest
 

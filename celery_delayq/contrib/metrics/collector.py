@@ -15,9 +15,8 @@ from ...core import clock
 from ...core.errors import StoreError
 from ...core.services import HasServices
 from ...core.text import logger_of, plain
-from ...operations.queues import QueueCounts
+from ...operations.queues import Look, QueueCounts
 from ...operations.status import Status, status
-from ...operations.unread import Look
 from .names import READ, Metric
 
 logger = logger_of(__name__)

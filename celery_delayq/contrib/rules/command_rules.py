@@ -11,16 +11,20 @@ import click
 from ...core.text import counted, plain
 from ...operations.cli.common import (
     Argument,
+    CeleryCommand,
+    CeleryOption,
     ErrorSentences,
     confirm,
     delayq_of,
     examples,
     json_option,
+    name_of,
+    stamp,
+    with_zone,
+    zone_of,
+    zoned,
 )
-from ...operations.cli.looks import CeleryCommand, CeleryOption
-from ...operations.cli.screen import Screen
-from ...operations.cli.tables import Column, table
-from ...operations.cli.zones import name_of, stamp, with_zone, zone_of, zoned
+from ...operations.cli.output import Column, Screen, table
 
 if TYPE_CHECKING:
     from ...core.services import Services

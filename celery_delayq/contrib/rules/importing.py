@@ -22,8 +22,7 @@ from celery.canvas import Signature
 from ...core.errors import InvalidOption, StoreError
 from ...core.services import Services
 from ...core.text import plain
-from ...operations.cli.screen import Screen
-from ...operations.cli.tables import Column, table
+from ...operations.cli.output import Column, Screen, table
 from .. import rule_store as store
 from . import face
 from .beat import BEAT, CLEANUP

@@ -13,17 +13,21 @@ from ...core.services import HasServices
 from ...core.text import counted, plain
 from ...operations.cli.common import (
     Argument,
+    CeleryCommand,
+    CeleryOption,
     ErrorSentences,
     UsageErrors,
     advised,
     delayq_of,
     examples,
     json_option,
+    name_of,
+    stamp,
+    with_zone,
+    zone_of,
+    zoned,
 )
-from ...operations.cli.looks import CeleryCommand, CeleryOption
-from ...operations.cli.screen import Screen
-from ...operations.cli.tables import Column, table
-from ...operations.cli.zones import name_of, stamp, with_zone, zone_of, zoned
+from ...operations.cli.output import Column, Screen, table
 from .undoing import Undoable, Undone, undo_bulk, undo_one, undoable
 
 _NO_UNDO = "Nothing is kept: the setting delayq_undo is 0."

@@ -32,7 +32,7 @@ from ...core.errors import (
 from ...core.hooks import acting_as
 from ...core.services import HasServices
 from ...core.text import counted, lasting, logger_of, plain
-from ...operations.unread import Look
+from ...operations.queues import Look
 from . import bulk, guard, others, recurring, ticked, undone, views, words
 from .answers import answer_in, ask_again
 from .header import header

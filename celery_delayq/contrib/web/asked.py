@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from ...core import clock
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
-from ...operations.cli.zones import name_of, soon
+from ...operations.cli.common import name_of, soon
 from ...operations.typed_times import GivenTime, TypedTimeError, read, told
 from .answers import Mistyped
 from .visit import Visit

@@ -9,8 +9,13 @@ from typing import Any
 
 import click
 
-from ...operations.cli.common import ErrorSentences, delayq_of, examples
-from ...operations.cli.looks import CeleryCommand, CeleryOption
+from ...operations.cli.common import (
+    CeleryCommand,
+    CeleryOption,
+    ErrorSentences,
+    delayq_of,
+    examples,
+)
 
 HOST, PORT = "127.0.0.1", 5556
 IDLE = 5  # seconds after which a connection without a request is closed

@@ -18,7 +18,7 @@ from ...core.errors import InvalidOption
 from ...core.store import KeyHolder, lane_in_words
 from ...core.store.counts import WalkPosition
 from ...operations import finding
-from ...operations.cli.command_free import NOBODY, REFUSED, sentence_of
+from ...operations.cli.operate import NOBODY, REFUSED, sentence_of
 from ...operations.queues import counts_from
 from .answers import Mistyped, answered
 from .bulk import SECOND

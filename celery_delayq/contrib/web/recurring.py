@@ -15,7 +15,7 @@ from werkzeug.wrappers import Response
 
 from ...core.errors import InvalidOption
 from ...core.leaves import leaf
-from ...operations.cli.zones import with_zone
+from ...operations.cli.common import with_zone
 from . import looking
 from .asked import zone_of
 from .others import led

@@ -17,8 +17,8 @@ from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask, facts_of, json_facts_of
 from ...core.text import plain
 from ...operations import finding
-from ...operations.cli.departed import behind_which
-from ...operations.cli.zones import soon
+from ...operations.cli.common import soon
+from ...operations.cli.output import behind_which
 from ...operations.health import no_delivery
 from . import words
 from .actions import (

@@ -15,7 +15,7 @@ from werkzeug.utils import redirect
 from werkzeug.wrappers import Request, Response
 
 from ...core.errors import InvalidOption
-from ...operations.cli.zones import name_of
+from ...operations.cli.common import name_of
 from ...operations.methods import Operations
 from .telling import tell
 

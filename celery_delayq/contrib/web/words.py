@@ -9,9 +9,8 @@ from markupsafe import Markup
 
 from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask
-from ...operations.cli.common import REFUSED
-from ...operations.cli.departed import Target, why_behind, why_gone
-from ...operations.cli.zones import soon, stamp
+from ...operations.cli.common import REFUSED, soon, stamp
+from ...operations.cli.output import Target, why_behind, why_gone
 from .visit import Visit
 
 _CHANGED = "task {} was changed since you loaded the page, or is in another state; nothing was done"

@@ -2,7 +2,7 @@
 
 arguments --> Removal, Move --> the store --> hooks, REVOKED --> Outcome
 
-First what an edit can change, which ``operations/editing.py`` makes, and how a move is made of its
+First what an edit can change, which ``operations/edits.py`` makes, and how a move is made of its
 arguments, for one task or for many. Then the changes, each a method of ``DelayQ``.
 """
 
@@ -25,7 +25,7 @@ from .scheduled_task import Named, checked_revision, id_of, of_one_task, target_
 
 
 class Changes(TypedDict, total=False):
-    """The values that an edit can change, as :func:`editing.edit` documents them; but the key."""
+    """The values that an edit can change, as :func:`edits.edit` documents them; but the key."""
 
     args: Sequence[Any]
     kwargs: Mapping[str, Any]

@@ -30,20 +30,8 @@ import click
 
 from ...core import leaves
 from ...core.hooks import acting
-from . import (
-    command_change,
-    command_edit,
-    command_free,
-    command_health,
-    command_list,
-    command_pause,
-    command_release,
-    command_scan,
-    command_show,
-    command_status,
-)
-from .common import UsageErrors
-from .looks import CeleryOption, handle_preload_options
+from . import change, lists, operate
+from .common import CeleryOption, UsageErrors, handle_preload_options
 
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -119,16 +107,16 @@ def delayq(ctx: click.Context, /, name: str | None, **_: Any) -> None:
 leaves.call(leaves.COMMAND_LINE)
 # Every command that these files define.
 for _module in (
-    command_status,
-    command_health,
-    command_list,
-    command_show,
-    command_change,
-    command_edit,
-    command_free,
-    command_pause,
-    command_release,
-    command_scan,
+    lists,
+    operate,
+    lists,
+    lists,
+    change,
+    change,
+    operate,
+    operate,
+    change,
+    operate,
 ):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
