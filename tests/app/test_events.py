@@ -11,7 +11,7 @@ from celery.app.trace import build_tracer
 from kombu import Connection, Exchange, Queue
 from redis import Redis
 
-from celery_delayq.contrib.events import sending
+from celery_delayq.contrib import events
 from celery_delayq.core import clock
 from celery_delayq.core.message.headers import LAUNCH
 from tests.app.support import FAR, LONG_AGO
@@ -249,13 +249,13 @@ def test_a_broker_that_is_away_fails_no_call_and_holds_up_one(  # noqa: PLR0917
 
     behind.send_task("t", task_id="a", delayq_at=FAR)
     assert len(connected) == 1
-    monkeypatch.setattr(clock, "monotonic", lambda: began + sending.AGAIN - 0.001)
+    monkeypatch.setattr(clock, "monotonic", lambda: began + events.AGAIN - 0.001)
     for _ in range(20):
         behind.send_task("t", delayq_at=FAR)
     assert behind.delayq.cancel("a")
 
     assert len(connected) == 1
-    [said] = [one.getMessage() for one in caplog.records if one.name == sending.logger.name]
+    [said] = [one.getMessage() for one in caplog.records if one.name == events.logger.name]
     where = f"the broker redis://127.0.0.1:{proxy.port}/0 of broker_url"
     assert said.startswith(f"sending no events to {where} for 5 s: ")
 
@@ -266,7 +266,7 @@ def test_events_go_again_when_the_broker_is_back(behind, proxy, fault, impatient
     behind.send_task("t", task_id="a", delayq_at=FAR)
     proxy.resume()
     impatient()
-    monkeypatch.setattr(clock, "monotonic", lambda: time.monotonic() + sending.AGAIN)
+    monkeypatch.setattr(clock, "monotonic", lambda: time.monotonic() + events.AGAIN)
 
     with Redis(port=proxy.target) as broker, broker.pubsub() as heard:
         heard.psubscribe("*celeryev*")

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 import pytest
 from celery.signals import task_received, task_revoked, worker_shutdown
 
-from celery_delayq.contrib.held import reporting, watching
-from celery_delayq.contrib.held.reporting import AT_A_TIME, Reporter
-from celery_delayq.contrib.held.watching import _REFUSALS, HoldingStep
+from celery_delayq.contrib import held
+from celery_delayq.contrib.held import _REFUSALS, AT_A_TIME, HoldingStep, Reporter
 from celery_delayq.core.message.headers import Hold, ms_until
 from celery_delayq.core.store.keys import shard_of
 from celery_delayq.errors import StoreUnavailable
@@ -89,7 +88,7 @@ def test_a_word_just_before_the_stop_is_sent(reporter, sent, monkeypatch):
             super().start()
             super().join(timeout)
 
-    monkeypatch.setattr(reporting.threading, "Thread", Late)
+    monkeypatch.setattr(held.threading, "Thread", Late)
     reporter.has_ended(HOLD)
     reporter.stop()
     assert sent == [[("a", "k", "1.2", 0, 0)]]
@@ -189,8 +188,8 @@ def test_a_worker_that_stops_stops_its_reporter(app, monkeypatch):
         def stop(self, **_):
             stopped.append(self)
 
-    monkeypatch.setattr(watching, "Reporter", Noted)
-    uid = f"{watching.__name__}:{id(app)}"
+    monkeypatch.setattr(held, "Reporter", Noted)
+    uid = f"{held.__name__}:{id(app)}"
     for _ in range(2):
         HoldingStep(SimpleNamespace(app=app, **dict.fromkeys(_REFUSALS, print)))
     try:

@@ -3,7 +3,7 @@
 import pytest
 
 from celery_delayq import Outcome
-from celery_delayq.contrib.events import telling
+from celery_delayq.contrib import events
 from celery_delayq.core.hooks import IDS, LATENESS, Hooks
 from celery_delayq.errors import StoreError
 from tests.app.support import FAR, LONG_AGO
@@ -113,7 +113,7 @@ def test_a_task_that_gives_way_is_not_reported_as_cancelled(app_with_results, ow
 
 
 def test_an_app_s_hooks_want_nothing_without_a_listener(app):
-    hooks = telling.hooks(app)
+    hooks = events.hooks(app)
 
     assert not hooks.hears_messages()
     assert not hooks.hears_handed_over()

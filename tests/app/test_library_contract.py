@@ -15,7 +15,7 @@ from kombu import Connection
 from celery_delayq import Defer, DelayQ
 from celery_delayq.contrib.adoption.adopting import AdoptingStep
 from celery_delayq.contrib.control import revoking
-from celery_delayq.contrib.copies.guard import GuardingStep
+from celery_delayq.contrib.copies import GuardingStep
 from celery_delayq.core import libraries
 from celery_delayq.core.handover.publishers import OneByOne, Pushing, publisher_for
 from celery_delayq.core.libraries import LEANS_ON, MESSAGES, TRIED, Feature, check_messages, works

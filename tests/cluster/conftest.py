@@ -6,9 +6,10 @@ import time
 
 import pytest
 
+from celery_delayq.contrib import cluster as slots
 from celery_delayq.contrib import moving
 from celery_delayq.contrib.care.doctor import examine
-from celery_delayq.contrib.cluster import SlotOwner, slots
+from celery_delayq.contrib.cluster import SlotOwner
 from celery_delayq.core import clock
 from tests.relay.house import House, new_name
 from tests.support.clusters import NODE_TIMEOUT_MS, ClusterServers

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from celery_delayq.contrib.cluster import nodes_of
-from celery_delayq.contrib.cluster.slots import SlotQuery, Told
+from celery_delayq.contrib.cluster import SlotQuery, Told, nodes_of
 from celery_delayq.core import clock
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreUnavailable

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 from redis.exceptions import ClusterDownError, MovedError
 
-from celery_delayq.contrib.cluster import SlotOwner
-from celery_delayq.contrib.cluster.slots import SlotQuery, Told
+from celery_delayq.contrib.cluster import SlotOwner, SlotQuery, Told
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreUnavailable
 from tests.cluster.conftest import calm, let_a_replica_take_over, listed, put, questions

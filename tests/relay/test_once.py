@@ -10,8 +10,8 @@ from celery import Celery
 from kombu import Connection, Consumer, Exchange, Queue
 
 from celery_delayq import Outcome
-from celery_delayq.contrib import store_query
-from celery_delayq.contrib.copies.guard import GuardingStep
+from celery_delayq.contrib import consumer
+from celery_delayq.contrib.copies import GuardingStep
 from tests.lab.faults.proxy import Proxy
 from tests.relay.house import LONG_AGO, new_name
 from tests.support.copies import attempts_at, publish
@@ -203,7 +203,7 @@ def test_the_option_of_a_call_goes_before_the_setting(house, receiver, setting, 
 
 def test_the_guard_asks_for_no_message_that_was_never_relayed(house, receiver, caplog, monkeypatch):
     """A plain message passes, and so does one of an app without a DelayQ."""
-    monkeypatch.setattr(store_query.StoreQuery, "ask", None)
+    monkeypatch.setattr(consumer.StoreQuery, "ask", None)
     house.task.apply_async()
     house.task.apply_async(delayq_once=True)
     with Celery(broker=house.where, set_as_current=False) as stranger:

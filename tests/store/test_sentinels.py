@@ -10,10 +10,9 @@ from types import SimpleNamespace
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
-from celery_delayq.contrib import moving
+from celery_delayq.contrib import moving, sentinel
+from celery_delayq.contrib import sentinel as sentinels
 from celery_delayq.contrib.sentinel import SentinelGroup as SentinelPlaces
-from celery_delayq.contrib.sentinel import group as sentinels
-from celery_delayq.contrib.sentinel import query
 from celery_delayq.core import clock
 from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
@@ -759,7 +758,7 @@ def test_a_limit_of_time_that_ends_meanwhile_is_no_wrong_answer(naming, monkeypa
     def limit(*_):
         raise SoftTimeLimitExceeded
 
-    monkeypatch.setattr(query, "_asked", limit)
+    monkeypatch.setattr(sentinel, "_asked", limit)
 
     with pytest.raises(SoftTimeLimitExceeded):
         naming.client().execute("write", SET)

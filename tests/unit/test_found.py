@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.contrib.known_master import KnownMaster, MasterCache
+from celery_delayq.contrib.moving import KnownMaster, MasterCache
 
 pytestmark = pytest.mark.libraries
 

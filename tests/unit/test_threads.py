@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from celery_delayq.contrib.adoption.batches import Batches
-from celery_delayq.contrib.held.reporting import Reporter
+from celery_delayq.contrib.held import Reporter
 from celery_delayq.core import threads
 from celery_delayq.core.handover.contact import Away
 from celery_delayq.core.hooks import Hooks

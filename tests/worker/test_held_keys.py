@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 from celery import Task
 
-from celery_delayq.contrib.held.reporting import LEASE
+from celery_delayq.contrib.held import LEASE
 from celery_delayq.core.store import Keys, Outcome
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
 from tests.support.shards import with_one_shard

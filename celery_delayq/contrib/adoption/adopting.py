@@ -17,9 +17,7 @@ from ...core.services import Services, find
 from ...core.store import Receipt
 from ...core.store.changes import Removal
 from ...core.text import logger_of
-from ..store_query import StoreQuery
-from ..strategies import Strategy, wrap_strategies
-from ..waker import Waker
+from ..consumer import StoreQuery, Strategy, Waker, wrap_strategies
 from .asked import adopting
 from .batches import Batches, is_stored
 from .entering import Entering, never

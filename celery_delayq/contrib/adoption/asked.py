@@ -11,7 +11,7 @@ from typing import Any
 from ...core.errors import AlreadyScheduled, DelayQError, StoreError
 from ...core.scheduling.intercept import Interceptor
 from ...core.text import logger_of
-from ..strategies import Strategy
+from ..consumer import Strategy
 from .delivered import asks_for_a_time, schedule_delivered
 
 logger = logger_of(__name__)

@@ -19,8 +19,8 @@ from celery.worker import state
 
 from ...core import clock
 from ...core.text import logger_of
+from ..consumer import Waker
 from ..rule_store import TASK, Claims
-from ..waker import Waker
 
 AT_ONCE, LONGEST = 0.02, 1.0  # seconds between two looks whether a task has ended
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from celery_delayq.contrib.sentinel import failover_listener
+from celery_delayq.contrib import sentinel
 from celery_delayq.core import clock
 from celery_delayq.core.handover import relay
 from celery_delayq.core.servers import pool
@@ -29,7 +29,7 @@ each_ending = pytest.mark.parametrize("ending", ["fin", "rst", "silence"])
 
 
 def test_nothing_here_is_idle_for_as_long_as_such_a_proxy_waits():
-    ours = (pool.IDLE, wakeup.PING_AFTER, failover_listener.SIGN_AFTER, relay.IDLE)
+    ours = (pool.IDLE, wakeup.PING_AFTER, sentinel.SIGN_AFTER, relay.IDLE)
     assert max(ours) <= PROXY / 2
 
 

@@ -30,8 +30,8 @@ from celery_delayq.contrib.adoption.batches import ASK_AGAIN, Batches, is_stored
 from celery_delayq.contrib.care import copying
 from celery_delayq.contrib.care.checking import check_store
 from celery_delayq.contrib.care.resharding import Resharding
+from celery_delayq.contrib.consumer import StoreQuery
 from celery_delayq.contrib.rules import writing
-from celery_delayq.contrib.store_query import StoreQuery
 from celery_delayq.contrib.undo import undoing
 from celery_delayq.core import clock
 from celery_delayq.core.handover import contact, scanner

@@ -1,4 +1,10 @@
-"""Lets a worker drop duplicates of a relayed task, if ``delayq_once`` is set.
+"""Drops duplicates: relayed tasks of which another copy has reached a worker before.
+
+    a worker's consumer --> GuardingStep --> checks each message before its task is accepted
+
+The setting ``delayq_once`` turns it on. ``store.copies`` has the records on which it relies.
+
+Lets a worker drop duplicates of a relayed task, if ``delayq_once`` is set.
 
     message --> relayed? --> guarded? --> which attempt came first? --> this one: runs
                   | no          | no        | the store is down          another: dropped
@@ -43,10 +49,10 @@ from typing import Any, NamedTuple
 
 from celery import bootsteps
 
-from ...core.clock import at, celery_time
-from ...core.errors import DelayQError
-from ...core.libraries import Feature, works
-from ...core.message.headers import (
+from ..core.clock import at, celery_time
+from ..core.errors import DelayQError
+from ..core.libraries import Feature, works
+from ..core.message.headers import (
     ATTEMPT_HEADER,
     DUE_HEADER,
     HAND_OVER_HEADER,
@@ -55,13 +61,13 @@ from ...core.message.headers import (
     identity_of,
     may_come_again,
 )
-from ...core.services import Services, find
-from ...core.store import checked_id, target_of
-from ...core.text import logger_of
-from ..store_query import ASK_AGAIN, StoreQuery
-from ..strategies import Strategy, wrap_strategies
+from ..core.services import Services, find
+from ..core.store import checked_id, target_of
+from ..core.text import logger_of
+from .consumer import ASK_AGAIN, StoreQuery, Strategy, wrap_strategies
 
 logger = logger_of(__name__)
+
 
 MOST_ATTEMPTS = 2**31  # a relay never reaches this number
 

@@ -1,4 +1,11 @@
-"""Catches ``Defer``: the same task runs again, with the same id, at a later time.
+"""Lets a running task put itself off, by ``raise self.defer(after=5)``.
+
+    DelayQ(app) ---> set_up, configured    existing tasks, and tasks that are created later
+    a worker ------> in_worker             tasks whose class has an ``on_bound`` of its own
+
+``defer`` has the exception that the task raises; ``catching`` catches it and schedules the task.
+
+Catches ``Defer``: the same task runs again, with the same id, at a later time.
 
     raise Defer(after=5) --> caught around the task's code --> its next run is an entry --> Ignore
                                  |                                  | the store does not take it
@@ -10,30 +17,41 @@ backend. The entry exists by then and names the message, so if the broker delive
 again, the worker drops it.
 
 An uncaught ``Defer`` is an error like any other: the task fails, and is not lost.
+
+Notes the serializer of a received message, which its task's request lacks.
+
+    message --> its content type is not the app's? --> header --> request --> its next run
+
+Celery's own retry takes the task's serializer, and so fails, or turns tuples into lists.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
 import celery.app.task
-from celery import Celery, states
+from celery import Celery, bootsteps, states
 from celery.app.task import Context, Task
 from celery.exceptions import Ignore
 
-from ...core.clock import from_ms
-from ...core.errors import AlreadyTaken, PutOffTooOften
-from ...core.integration.apply_async import Defer, schedule_call
-from ...core.libraries import Feature, works
-from ...core.message.body import is_serializer
-from ...core.message.headers import PUT_OFFS_HEADER, SERIALIZER_HEADER, identity_of, put_offs_in
-from ...core.scheduling.intercept import Request
-from ...core.services import Services, find
-from ...core.text import logger_of
+from ..core.clock import from_ms
+from ..core.errors import AlreadyTaken, PutOffTooOften
+from ..core.integration.apply_async import Defer, schedule_call
+from ..core.libraries import Feature, works
+from ..core.message.body import is_serializer, serializer_of
+from ..core.message.headers import PUT_OFFS_HEADER, SERIALIZER_HEADER, identity_of, put_offs_in
+from ..core.scheduling.intercept import Request
+from ..core.services import Services, find
+from ..core.text import logger_of
+from .consumer import Strategy, wrap_strategies
+
+__all__ = ["Defer", "configured", "in_worker", "set_up"]
 
 logger = logger_of(__name__)
+
 
 MOST_EAGER = 100  # times that an eager task may put itself off, as no time passes
 
@@ -167,3 +185,25 @@ def _take_back_state(task: Task, request: Context) -> None:
         task.backend.store_result(request.id, None, states.PENDING, request=request)
     except Exception:
         logger.warning("task %s: its state is not up to date", request.id, exc_info=True)
+
+
+class NotingStep(bootsteps.Step):
+    """Lets a worker's consumer note the serializers of messages."""
+
+    def __init__(self, consumer: Any, **_: Any) -> None:
+        if find(consumer.app) is None or not works(Feature.PUTTING_OFF):
+            return
+        usual = consumer.app.conf.task_serializer
+
+        def noting(strategy: Strategy) -> Strategy:
+            def received(message: Any, *rest: Any) -> Any:
+                message.headers.pop(SERIALIZER_HEADER, None)  # any program may have written it
+                with suppress(KeyError):  # the worker will refuse the message
+                    name = serializer_of(message.content_type)
+                    if name != usual:
+                        message.headers[SERIALIZER_HEADER] = name
+                return strategy(message, *rest)
+
+            return received
+
+        wrap_strategies(consumer, noting)
