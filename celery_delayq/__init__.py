@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .contrib.care.methods import CareMethods
+    from .contrib.care import CareMethods
     from .contrib.history.methods import HistoryMethods
     from .contrib.rules.methods import RuleMethods
     from .contrib.undo.methods import UndoMethods

@@ -56,14 +56,7 @@ class Leaf(NamedTuple):
     methods: str = ""
 
 
-_CARE = {
-    "check": "command_check",
-    "doctor": "command_doctor",
-    "dump": "command_dump",
-    "load": "command_dump",
-    "reshard": "command_reshard",
-    "upgrade": "command_upgrade",
-}
+_CARE = dict.fromkeys(("check", "doctor", "dump", "load", "reshard", "upgrade"), "commands")
 _HISTORY = {"history": "command_history"}
 _RULES = {"rules": "command_rules"}
 _RULES_AT = (SCAN, CONFIGURED, ADVANCED)
@@ -71,7 +64,7 @@ _RULES_AT = (SCAN, CONFIGURED, ADVANCED)
 LEAVES = {
     "adoption": Leaf("adoption", consumer_step=".adopting:AdoptingStep"),
     "canvas": Leaf("canvas", at=(CONFIGURED,)),
-    "care": Leaf("care", commands=_CARE, methods=".methods:CareMethods"),
+    "care": Leaf("care", commands=_CARE, methods=":CareMethods"),
     "cluster": Leaf("cluster"),
     "control": Leaf("control", at=(SET_UP, WORKER, COMMAND_LINE)),
     "copies": Leaf("copies", consumer_step=":GuardingStep"),

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from celery_delayq.contrib.care.loading import least_size
+from celery_delayq.contrib.care.load import least_size
 from celery_delayq.core.store.keys import Keys, shard_of
 from celery_delayq.errors import AlreadyScheduled, MessageTooLarge, NotLoaded
 from tests.app.support import FAR, LONG_AGO, lists

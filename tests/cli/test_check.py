@@ -5,7 +5,7 @@ import json
 import click
 import pytest
 
-from celery_delayq.contrib.care.inconsistencies import KINDS
+from celery_delayq.contrib.care.check import KINDS
 from tests.app.support import FAR
 
 KEY = "{delayq:0}:dead"

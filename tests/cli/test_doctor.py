@@ -7,7 +7,7 @@ import re
 import pytest
 from kombu.transport import TRANSPORT_ALIASES
 
-from celery_delayq.contrib.care import command_doctor as command
+from celery_delayq.contrib.care import commands as command
 from celery_delayq.contrib.care import doctor
 from celery_delayq.contrib.care.doctor import (
     AT_THE_BROKER,

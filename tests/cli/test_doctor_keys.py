@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.contrib.care import doctor_keys
+from celery_delayq.contrib.care import doctor
 from celery_delayq.core.servers.risks import OK, WARNING
 from tests.app.support import FAR
 
@@ -26,9 +26,7 @@ def held(app):
 
 
 def look(app):
-    return [
-        (line.level, line.found, line.advice) for line in doctor_keys.held_keys(app.delayq.services)
-    ]
+    return [(line.level, line.found, line.advice) for line in doctor.held_keys(app.delayq.services)]
 
 
 def test_a_task_that_was_purged_is_named_with_the_way_out(app, held, heard, redis):

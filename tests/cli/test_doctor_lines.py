@@ -9,9 +9,8 @@ import time_machine
 from kombu import Queue
 from redis import UsernamePasswordCredentialProvider
 
-from celery_delayq.contrib.care.doctor import AT_THE_STORE, Patient
-from celery_delayq.contrib.care.doctor_rights import CALLED
-from celery_delayq.contrib.care.observed import LEAST_WEIGHED
+from celery_delayq.contrib.care.access import CALLED
+from celery_delayq.contrib.care.doctor import AT_THE_STORE, LEAST_WEIGHED, Patient
 from celery_delayq.core.servers.risks import Line
 from celery_delayq.core.store.scripts import load
 from tests.app.support import FAR, LONG_AGO

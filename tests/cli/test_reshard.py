@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from celery_delayq.contrib.care import resharding
+from celery_delayq.contrib.care import migration
 from celery_delayq.core.store.keys import Keys
 from tests.app.support import FAR
 from tests.support.shards import with_one_shard
@@ -67,7 +67,7 @@ def test_reshard_goes_on_after_ctrl_c_without_a_question_or_is_given_up(
 
     for again, says in ((["--abort"], "aborted"), (["3"], DONE)):
         with monkeypatch.context() as patched:
-            patched.setattr(resharding.Copying, "rest", interrupted)
+            patched.setattr(migration.Copying, "rest", interrupted)
             result = run("reshard", "3", "--yes")
         assert result.exit_code == 130
         assert result.output.splitlines()[-1] == "interrupted: at least 2 tasks copied"

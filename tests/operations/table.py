@@ -16,9 +16,8 @@ import pytest
 
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.contrib import rule_store
-from celery_delayq.contrib.care import dumps
-from celery_delayq.contrib.care.checking import check_store
-from celery_delayq.contrib.care.inconsistencies import Finding
+from celery_delayq.contrib.care import dump
+from celery_delayq.contrib.care.check import Finding, check_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.hooks import part_of
 from celery_delayq.core.store import (
@@ -207,7 +206,7 @@ def _peeked(ready: Prepared) -> list[tuple[str, str]]:
 
 
 def _dumped(ready: Prepared) -> list[tuple[str, str]]:
-    return [(kept.task_id, kept.place) for kept in dumps.kept_in(ready.store.entries)]
+    return [(kept.task_id, kept.place) for kept in dump.kept_in(ready.store.entries)]
 
 
 def _load(ready: Prepared) -> list[object]:

@@ -12,8 +12,8 @@ from dataclasses import fields, replace
 import pytest
 
 from celery_delayq import Outcome
-from celery_delayq.contrib.care.dumps import kept_in
-from celery_delayq.contrib.care.resharding import Resharding
+from celery_delayq.contrib.care.dump import kept_in
+from celery_delayq.contrib.care.migration import Resharding
 from celery_delayq.core.store import Keys
 from celery_delayq.core.store.record import Extras, Facts, Record
 from celery_delayq.core.store.scripts import prelude

@@ -18,8 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from celery_delayq.contrib.care.inconsistencies import COUNTED
-from celery_delayq.contrib.care.repairing import repair_store
+from celery_delayq.contrib.care.check import COUNTED, repair_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Listing, State
 from celery_delayq.core.store.changes import Removal, Rewrite

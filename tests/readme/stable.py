@@ -29,10 +29,10 @@ from celery.worker.control import Panel
 import celery_delayq
 from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask, errors, signals
 from celery_delayq.contrib import metrics, pytest, testing, web
-from celery_delayq.contrib.care import command_check
+from celery_delayq.contrib.care import commands
+from celery_delayq.contrib.care.check import Finding, Repaired
 from celery_delayq.contrib.care.doctor import Line
-from celery_delayq.contrib.care.inconsistencies import Finding, Repaired
-from celery_delayq.contrib.care.loading import Loaded
+from celery_delayq.contrib.care.load import Loaded
 from celery_delayq.contrib.control import panel
 from celery_delayq.contrib.django import DelayQDjangoTask
 from celery_delayq.contrib.history import command_history
@@ -81,7 +81,7 @@ CALLED = {
 }
 #: A command -> what makes the objects of its ``--json``: functions that name fields, dataclasses.
 JSON = {
-    "check": (command_check._facts_of, command_check.Check._tell),
+    "check": (commands._facts_of, commands.Check._tell),
     "doctor": (Line,),
     "health": (operate.health.callback,),
     "history": (command_history._event_facts,),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask
-from celery_delayq.contrib.care.inconsistencies import KINDS
+from celery_delayq.contrib.care.check import KINDS
 from celery_delayq.contrib.metrics.names import METRICS, Metric
 from celery_delayq.core import errors
 from celery_delayq.core.scheduling.options import LASTING, OPTIONS, PREFIX, TaskOptions

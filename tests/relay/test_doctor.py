@@ -4,7 +4,7 @@ import pytest
 from amqp import Channel
 from kombu import Connection, Consumer, Exchange, Queue
 
-from celery_delayq.contrib.care import doctor_broker
+from celery_delayq.contrib.care import access
 from celery_delayq.core import clock
 from celery_delayq.core.servers.risks import Line
 from tests.relay.house import new_name
@@ -20,7 +20,7 @@ def look(make_house, rabbitmq_server, limits):
 
     def look(*queues, url=rabbitmq_server.url, **conf):
         house = make_house(url, rabbitmq_server.url, task_queues=queues, **conf)
-        return [*doctor_broker.broker(house.delayq.services)]
+        return [*access.broker(house.delayq.services)]
 
     return look
 

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from celery_delayq.contrib.care.resharding import Resharding
+from celery_delayq.contrib.care.migration import Resharding
 from celery_delayq.core import services
 from celery_delayq.core.store.keys import Keys
 from celery_delayq.core.store.scripts import Scripts

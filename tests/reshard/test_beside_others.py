@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from celery_delayq.contrib.care import resharding
+from celery_delayq.contrib.care import migration
 from celery_delayq.core.store.delivery import ScannerSteps
 from celery_delayq.errors import StoreError, StoreUnavailable
 from tests.app.support import FAR, LONG_AGO
@@ -94,17 +94,17 @@ def test_the_outcome_of_a_publication_is_taken_until_leases_are_over(app, before
             before_each(None)
 
     before_each(once)
-    sleep = resharding.clock.sleep
+    sleep = migration.clock.sleep
 
     def acks(seconds):
         slept.append(seconds)
-        if seconds == resharding.LOOK_AGAIN:
+        if seconds == migration.LOOK_AGAIN:
             shard_steps.ack(claimed)
         sleep(min(seconds, 0.001))
 
-    with mock.patch.object(resharding.clock, "sleep", acks):
+    with mock.patch.object(migration.clock, "sleep", acks):
         reshard(delayq, 3)
-    assert slept == [0.001, resharding.LOOK_AGAIN]  # the longest call first
+    assert slept == [0.001, migration.LOOK_AGAIN]  # the longest call first
     assert not app(3).counts().scheduled
     assert app(3).handed_over("a")
 

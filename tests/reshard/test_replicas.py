@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from celery_delayq.contrib.care.resharding import (
+from celery_delayq.contrib.care.migration import (
     EMPTY,
     FILLING,
     FINAL,

@@ -6,7 +6,7 @@ import pytest
 
 from celery_delayq.contrib import rule_store
 from celery_delayq.contrib import rule_store as store
-from celery_delayq.contrib.care.doctor_tasks import health as doctor_lines
+from celery_delayq.contrib.care.doctor import health as doctor_lines
 from celery_delayq.contrib.rules.declared import Declared
 from celery_delayq.contrib.rules.step import NAMING, Writer
 from celery_delayq.core import clock

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from celery_delayq.contrib import rule_store
-from celery_delayq.contrib.care.doctor_tasks import health as doctor_lines
+from celery_delayq.contrib.care.doctor import health as doctor_lines
 from celery_delayq.errors import InvalidOption
 from tests.cli.conftest import no_workers, project, run
 from tests.rules.support import (

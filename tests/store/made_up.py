@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from celery_delayq.contrib.care.inconsistencies import COUNTED, KINDS, Finding
+from celery_delayq.contrib.care.check import COUNTED, KINDS, Finding
 from tests.store.support import INDEXES, Store
 
 PLACES = ("record_without_place", "place_without_record", "second_place")

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check_store, number
-from celery_delayq.contrib.care.repairing import repair_store
+from celery_delayq.contrib.care.check import check_store, number, repair_store
 from celery_delayq.core import clock
 from celery_delayq.core.clock import When
 from celery_delayq.core.hooks import part_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check_store
+from celery_delayq.contrib.care.check import check_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.changes import Removal, Rewrite

@@ -2,8 +2,7 @@
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check_store
-from celery_delayq.contrib.care.repairing import repair_store
+from celery_delayq.contrib.care.check import check_store, repair_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Filter, Listing, Outcome, State, entries
 from celery_delayq.core.store.changes import Removal, Rewrite

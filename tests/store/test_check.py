@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check_store
-from celery_delayq.contrib.care.inconsistencies import KINDS
+from celery_delayq.contrib.care.check import KINDS, check_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry
 from celery_delayq.core.store.changes import Move, Removal

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check_store
+from celery_delayq.contrib.care.check import check_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, State
 from celery_delayq.core.store.changes import Removal, Rewrite

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check_store
+from celery_delayq.contrib.care.check import check_store
 from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.hooks import part_of
 from celery_delayq.core.store import Entries, Filter, Listing, State, selection

@@ -5,7 +5,7 @@ import time
 import pytest
 import time_machine
 
-from celery_delayq.contrib.care.observed import TRIPS, WEIGHED, task_bytes, trips
+from celery_delayq.contrib.care.doctor import TRIPS, WEIGHED, task_bytes, trips
 from celery_delayq.core import clock
 from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.servers.endpoint import Endpoint

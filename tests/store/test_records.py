@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from celery_delayq.contrib.care.checking import check_store
+from celery_delayq.contrib.care.check import check_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Listing, Outcome, State
 from celery_delayq.core.store.changes import Removal

@@ -2,9 +2,8 @@
 
 import pytest
 
-from celery_delayq.contrib.care import repairing
-from celery_delayq.contrib.care.checking import check_store
-from celery_delayq.contrib.care.inconsistencies import COUNTED, KINDS
+from celery_delayq.contrib.care import check
+from celery_delayq.contrib.care.check import COUNTED, KINDS, check_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, Outcome, State
 from celery_delayq.core.store.changes import Removal
@@ -19,7 +18,7 @@ TOLD = {kind for kind, one in KINDS.items() if not one.repair}
 
 
 def repaired(store, found, entries=None):
-    some = repairing.repair_store(entries or store.entries, found)
+    some = check.repair_store(entries or store.entries, found)
     return [one for each in some for one in each]
 
 

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check_store
-from celery_delayq.contrib.care.repairing import repair_store
+from celery_delayq.contrib.care.check import check_store, repair_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.servers.connection import packed
 from celery_delayq.core.store import Entries, NewEntry, Outcome, Receipt

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.contrib.care.checking import check_store
+from celery_delayq.contrib.care.check import check_store
 from celery_delayq.core.store.keys import KEYS
 from celery_delayq.errors import StoreError
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.contrib.care import dumps
+from celery_delayq.contrib.care import dump
 from celery_delayq.core.hooks import part_of
 from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.changes import Removal
@@ -23,7 +23,7 @@ EXTRAS = Extras("its key", ("one", "two"), 5000, hold="f1000")
 def kept(store):
     """The store's data of each entry, without its place in the order, last change and excuse."""
     found = {}
-    for each in dumps.kept_in(store.entries):
+    for each in dump.kept_in(store.entries):
         facts = vars(each.facts) | {"message": each.message}
         record = each.record
         extras = dataclasses.asdict(record.extras) | {"excused_ms": 0}

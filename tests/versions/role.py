@@ -22,7 +22,7 @@ from celery import Celery, group
 
 import celery_delayq
 from celery_delayq import DelayQ, DelayQError
-from celery_delayq.contrib.care.upgrading import upgrade
+from celery_delayq.contrib.care.migration import upgrade
 from celery_delayq.contrib.rules import beside_scanner
 from celery_delayq.errors import UnreadableRecord
 

@@ -13,8 +13,8 @@ import pytest
 
 from celery_delayq import DelayQ, Outcome
 from celery_delayq.contrib import rule_store
-from celery_delayq.contrib.care.upgrading import format_of, upgrade
-from celery_delayq.contrib.care.upgrading import formats as formats_of
+from celery_delayq.contrib.care.migration import format_of, upgrade
+from celery_delayq.contrib.care.migration import formats as formats_of
 from celery_delayq.contrib.rules import beside_scanner, face
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import InvalidOption, UnreadableRecord

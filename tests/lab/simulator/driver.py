@@ -27,9 +27,9 @@ from kombu.exceptions import ChannelError
 
 from celery_delayq.contrib.adoption import batches
 from celery_delayq.contrib.adoption.batches import ASK_AGAIN, Batches, is_stored
-from celery_delayq.contrib.care import copying
-from celery_delayq.contrib.care.checking import check_store
-from celery_delayq.contrib.care.resharding import Resharding
+from celery_delayq.contrib.care import migration
+from celery_delayq.contrib.care.check import check_store
+from celery_delayq.contrib.care.migration import Resharding
 from celery_delayq.contrib.consumer import StoreQuery
 from celery_delayq.contrib.rules import writing
 from celery_delayq.contrib.undo import undoing
@@ -978,7 +978,7 @@ READS_CLOSED = Cut("if not now or now < level then return nil end", "if true the
 CUTS = {
     "a shard that is resharded takes changes": READS_CLOSED,
     "a resharding leaves rules behind": Cut(
-        "in HASHES:", "in HASHES[:-1]:", (copying.Copying, "rest")
+        "in HASHES:", "in HASHES[:-1]:", (migration.Copying, "rest")
     ),
     **{name: Cut(*parts) for name, parts in rules_driver.CUTS.items()},
     "an entry that is being published does not hold its key against its own run": Cut(

@@ -9,9 +9,9 @@ from celery import Celery
 
 from celery_delayq import DelayQ
 from celery_delayq.contrib import rule_store
-from celery_delayq.contrib.care import dumping
+from celery_delayq.contrib.care import dump
 from celery_delayq.contrib.care.lines import DUMP, END, FORMAT, Line, line_of
-from celery_delayq.contrib.care.loading import load
+from celery_delayq.contrib.care.load import load
 from celery_delayq.contrib.rule_store import Stored
 from celery_delayq.contrib.rules import step, writing
 from celery_delayq.contrib.rules.methods import RuleMethods
@@ -76,7 +76,7 @@ class RuleCaller:
 
     def _dump(self, name: str) -> Answer:
         """Dump the rules, and keep the line of one; a read of all tasks would seldom succeed."""
-        found = [line for line in dumping._rules(self._mine.services) if line["name"] == name]
+        found = [line for line in dump._rules(self._mine.services) if line["name"] == name]
         end = line_of(END, tasks=0, unreadable=0)
         self._dumped = [line_of(DUMP, format=FORMAT), *found, end] if found else []
         return Answer("DUMPED" if found else "MISSING")

@@ -25,7 +25,7 @@ local function drop(name)
   redis.call('HDEL', keys.template_uses, name)
 end
 
--- Whether HINCRBY accepts a count, with room to increase it: to it, '01' is no number. (checking.py has the same.)
+-- Whether HINCRBY accepts a count, with room to increase it: to it, '01' is no number. (check.py has the same.)
 local function is_count(text)
   return text == '0' or #text < 16 and string.find(text, '^-?[1-9]%d*$') ~= nil
 end

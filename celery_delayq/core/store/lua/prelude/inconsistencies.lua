@@ -2,7 +2,7 @@
 
 part    a key of the store, by its name
 field   one of its fields or members
-kind    the inconsistency, in one word: see contrib/care/inconsistencies.py
+kind    the inconsistency, in one word: see contrib/care/check.py
 look    shared by one step: now, seq (the last insertion number, or nil), bytes (of records read so far),
         templates (name -> whether it can be read), and two functions: report, given a kind and an id, and share, given
         facts about templates

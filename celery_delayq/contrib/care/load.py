@@ -42,7 +42,7 @@ from ...core.store.record import (
 )
 from ...operations.pauses import is_all_paused
 from .. import rule_store
-from . import dumps
+from . import dump
 from .lines import DUMP, PAUSE, RULE, TASK, UNREADABLE, GivenLine, Line, bounded, read
 
 SLICE = 100  # tasks of one call: some 3 ms of Redis's time
@@ -291,7 +291,7 @@ class _Loading:
 
     def _now(self) -> int:
         if self._now_ms is None:
-            self._now_ms = dumps.now_ms(self._services.entries)
+            self._now_ms = dump.now_ms(self._services.entries)
         return self._now_ms
 
 
