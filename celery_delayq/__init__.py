@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .contrib.care import CareMethods
     from .contrib.history.methods import HistoryMethods
-    from .contrib.rules.methods import RuleMethods
+    from .contrib.rules import RuleMethods
     from .contrib.undo.methods import UndoMethods
     from .core.errors import AlreadyScheduled, DelayQError, InvalidDueTime
     from .core.integration.apply_async import Defer, DelayQTask

@@ -58,7 +58,7 @@ class Leaf(NamedTuple):
 
 _CARE = dict.fromkeys(("check", "doctor", "dump", "load", "reshard", "upgrade"), "commands")
 _HISTORY = {"history": "command_history"}
-_RULES = {"rules": "command_rules"}
+_RULES = {"rules": "command"}
 _RULES_AT = (SCAN, CONFIGURED, ADVANCED)
 
 LEAVES = {
@@ -74,7 +74,7 @@ LEAVES = {
     "history": Leaf("history", commands=_HISTORY, methods=".methods:HistoryMethods"),
     "metrics": Leaf("metrics", at=(SCAN,), worker_step=".step:MetricsStep"),
     "putoff": Leaf("putoff", (SET_UP, CONFIGURED, WORKER), consumer_step=":NotingStep"),
-    "rules": Leaf("rules", _RULES_AT, _RULES, ".step:RulesStep", methods=".methods:RuleMethods"),
+    "rules": Leaf("rules", _RULES_AT, _RULES, ".step:RulesStep", methods=":RuleMethods"),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("testing"),
     "undo": Leaf("undo", commands={"undo": "command_undo"}, methods=".methods:UndoMethods"),

@@ -37,7 +37,7 @@ from celery_delayq.contrib.control import panel
 from celery_delayq.contrib.django import DelayQDjangoTask
 from celery_delayq.contrib.history import command_history
 from celery_delayq.contrib.metrics.names import METRICS
-from celery_delayq.contrib.rules import command_rules, importing
+from celery_delayq.contrib.rules import command, importing
 from celery_delayq.contrib.testing.stores import VARIABLE
 from celery_delayq.contrib.undo import command_undo
 from celery_delayq.contrib.undo.undoing import Undoable, Undone
@@ -86,7 +86,7 @@ JSON = {
     "health": (operate.health.callback,),
     "history": (command_history._event_facts,),
     "list": (facts_of,),
-    "rules": (command_rules._facts, importing._facts),
+    "rules": (command._facts, importing._facts),
     "status": (Status.facts, Status._of_queues, Pause, QueueCounts),
     "undo": (command_undo._list,),
 }

@@ -9,7 +9,7 @@ from celery.signals import beat_init
 
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.contrib.rules.declared import Declared
-from celery_delayq.contrib.rules.guard import AWAY, Guard
+from celery_delayq.contrib.rules.step import AWAY, Guard
 from celery_delayq.core import clock
 from celery_delayq.core.clock import EPOCH
 from tests.rules.support import DAILY, HOUR, NEW_YEAR, later, runs, set_fields, write

@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 
 from celery_delayq.contrib import rule_store as store
-from celery_delayq.contrib.rules.rule import Plan
-from celery_delayq.contrib.rules.timing import Timing
+from celery_delayq.contrib.rules.plan import Plan, Timing
 from tests.rules import support
 from tests.rules.support import HOUR, now, runs, write
 from tests.support.shards import each

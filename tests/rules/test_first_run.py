@@ -8,8 +8,8 @@ from celery.schedules import crontab
 
 from celery_delayq.contrib.rules.declared import Declared
 from celery_delayq.contrib.rules.every import every
-from celery_delayq.contrib.rules.guard import Guard
-from celery_delayq.contrib.rules.rule import SOON, Taken
+from celery_delayq.contrib.rules.plan import SOON, Taken
+from celery_delayq.contrib.rules.step import Guard
 from celery_delayq.core import clock
 from tests.rules.support import HOUR, now, runs, set_fields, wake, write
 from tests.rules.test_beat import Noting

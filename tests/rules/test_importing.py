@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_delayq.contrib.rules import foreign
-from celery_delayq.contrib.rules.guard import Guard
+from celery_delayq.contrib.rules import importing
+from celery_delayq.contrib.rules.step import Guard
 from celery_delayq.core.clock import EPOCH
 from celery_delayq.core.store import What
 from tests.app.support import redis_ms
@@ -102,7 +102,7 @@ def source(request, put, monkeypatch):
     """Each scheduler, with the entries that it stored."""
     for name, definition in frozen(REDBEAT).items():
         put(name, definition)
-    monkeypatch.setattr(foreign, "_rows", lambda: ((row, True) for row in rows()))
+    monkeypatch.setattr(importing, "_rows", lambda: ((row, True) for row in rows()))
     return request.param
 
 
@@ -399,12 +399,14 @@ def test_a_project_without_django_is_one_sentence(run):
 def test_without_use_tz_a_start_is_in_the_app_s_zone(delayq):
     [row] = [row for row in rows() if row.name == "begins"]
     row.start_time = datetime(2100, 1, 1, 12)  # noqa: DTZ001 - what Django has then
-    found = foreign._django_entry(
+    found = importing._django_entry(
         delayq.services, row, datetime(2026, 1, 1, tzinfo=timezone.utc), is_zoned=False
     )
     assert "2100-01-01T12:00:00+01:00" in found.refused
     row.start_time = None
-    found = foreign._django_entry(delayq.services, row, datetime.now(timezone.utc), is_zoned=False)
+    found = importing._django_entry(
+        delayq.services, row, datetime.now(timezone.utc), is_zoned=False
+    )
     assert (found.refused, found.tz) == ("", None)
 
 
@@ -604,7 +606,7 @@ def test_an_interval_of_the_database_goes_on_from_its_start_though_the_last_run_
     delayq, do, monkeypatch
 ):
     [row] = [row for row in rows() if row.name == "hourly"]
-    monkeypatch.setattr(foreign, "_rows", lambda: [(row, True)])
+    monkeypatch.setattr(importing, "_rows", lambda: [(row, True)])
     start = now(delayq) - timedelta(hours=1, seconds=100)
     row.start_time, row.last_run_at = start, start
     do("django-celery-beat")
@@ -626,5 +628,5 @@ def test_the_last_run_is_the_one_that_django_celery_beat_takes(known, expected):
     today = datetime(2026, 7, 1, tzinfo=timezone.utc)
     for name, ago in known.items():
         setattr(row, name, today - ago)
-    found = foreign._last_run(row, today, timezone.utc)
+    found = importing._last_run(row, today, timezone.utc)
     assert found == (today - expected if expected else EPOCH)

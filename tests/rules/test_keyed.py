@@ -7,8 +7,7 @@ import pytest
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.contrib.rule_store import Run, Stored
 from celery_delayq.contrib.rules import writing
-from celery_delayq.contrib.rules.rule import Plan, plan_of
-from celery_delayq.contrib.rules.timing import Timing
+from celery_delayq.contrib.rules.plan import Plan, Timing, plan_of
 from celery_delayq.core.clock import EPOCH, from_ms
 from tests.rules.support import every, runs, set_back, wake, write
 

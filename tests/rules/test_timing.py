@@ -8,7 +8,7 @@ import pytest
 from celery import VERSION, Celery
 from celery.schedules import crontab, crontab_parser, schedule
 
-from celery_delayq.contrib.rules.timing import Timing, timing_of
+from celery_delayq.contrib.rules.plan import Timing, timing_of
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 FIRST, LAST = (datetime(year, 1, 1, tzinfo=timezone.utc) for year in (2020, 2031))

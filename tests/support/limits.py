@@ -93,9 +93,9 @@ LIMITS = {
     # Rules.
     "rules_most": "contrib.rule_store.MOST_RULES",
     "rules_claimed": "contrib.rule_store.CLAIMED",
-    "rules_sorted": "contrib.rules.listing.SORTED",
-    "rules_page": "contrib.rules.listing.PAGE",
-    "rules_page_ends": "contrib.rules.listing._ENOUGH",
+    "rules_sorted": "contrib.rules.face.SORTED",
+    "rules_page": "contrib.rules.face.PAGE",
+    "rules_page_ends": "contrib.rules.face._ENOUGH",
     # The command line and the page.
     "doctor_slow_ms": "contrib.care.doctor.SLOW_MS",
     "doctor_keys": "contrib.care.doctor.NAMED",

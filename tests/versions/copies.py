@@ -62,7 +62,7 @@ local function message_of(record, header_end, id, line, last)
   end
 """,
     },
-    "contrib/rules/rule.py": {
+    "contrib/rules/plan.py": {
         "        made, signature, timing": """\
         if text.startswith("[2,"):
             text = "[1," + text[3:][::-1]

@@ -36,8 +36,7 @@ from ...core.text import logger_of
 from .. import rule_store as store
 from ..rule_store import MOST_RULES, NEW, PAUSED, Stored, said_of
 from .face import Rule, checked, rule, settle
-from .rule import MISSED, Plan, Taken, has_own_apply_async, text_of
-from .timing import Timing, timing_of
+from .plan import MISSED, Plan, Taken, Timing, has_own_apply_async, text_of, timing_of
 
 LONGEST_JITTER = 86_400.0
 MOST_VERSION = 10**12

@@ -35,7 +35,7 @@ from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.text import logger_of
 from .. import rule_store as store
 from ..rule_store import Claims, Run, Stored, ms_of, tag_of
-from .rule import Plan, has_own_apply_async, plan_of
+from .plan import Plan, has_own_apply_async, plan_of
 
 AHEAD = timedelta(seconds=60)  # the runs of so long are written, but the next one in any case
 MOST = 60  # of these

@@ -13,9 +13,8 @@ from celery_delayq.contrib.care import dump
 from celery_delayq.contrib.care.lines import DUMP, END, FORMAT, Line, line_of
 from celery_delayq.contrib.care.load import load
 from celery_delayq.contrib.rule_store import Stored
-from celery_delayq.contrib.rules import step, writing
-from celery_delayq.contrib.rules.methods import RuleMethods
-from celery_delayq.contrib.rules.rule import plan_of
+from celery_delayq.contrib.rules import RuleMethods, step, writing
+from celery_delayq.contrib.rules.plan import plan_of
 from celery_delayq.contrib.rules.step import Writer
 from celery_delayq.core.clock import EPOCH
 from celery_delayq.core.services import Services

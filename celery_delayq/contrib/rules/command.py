@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ...core.services import Services
     from .face import Rule
 
+
 _DONE = {"pause": "paused", "resume": "resumed", "remove": "removed"}
 _ALREADY = {"pause": "is paused already", "resume": "is not paused", "remove": "is not there"}
 _STYLES = {"paused": "yellow", "trouble": "red", "overdue": "red"}
