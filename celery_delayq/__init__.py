@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .contrib.care import CareMethods
-    from .contrib.history.methods import HistoryMethods
+    from .contrib.history import HistoryMethods
     from .contrib.rules import RuleMethods
-    from .contrib.undo.methods import UndoMethods
+    from .contrib.undo import UndoMethods
     from .core.errors import AlreadyScheduled, DelayQError, InvalidDueTime
     from .core.integration.apply_async import Defer, DelayQTask
     from .core.integration.delayq import DelayQ as _DelayQ

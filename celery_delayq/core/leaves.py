@@ -57,7 +57,7 @@ class Leaf(NamedTuple):
 
 
 _CARE = dict.fromkeys(("check", "doctor", "dump", "load", "reshard", "upgrade"), "commands")
-_HISTORY = {"history": "command_history"}
+_HISTORY = {"history": "command"}
 _RULES = {"rules": "command"}
 _RULES_AT = (SCAN, CONFIGURED, ADVANCED)
 
@@ -71,13 +71,13 @@ LEAVES = {
     "django": Leaf("django", at=(DJANGO,)),
     "events": Leaf("events", at=(HOOKS, SET_UP)),
     "held": Leaf("held", consumer_step=":HoldingStep"),
-    "history": Leaf("history", commands=_HISTORY, methods=".methods:HistoryMethods"),
-    "metrics": Leaf("metrics", at=(SCAN,), worker_step=".step:MetricsStep"),
+    "history": Leaf("history", commands=_HISTORY, methods=":HistoryMethods"),
+    "metrics": Leaf("metrics", at=(SCAN,), worker_step=":MetricsStep"),
     "putoff": Leaf("putoff", (SET_UP, CONFIGURED, WORKER), consumer_step=":NotingStep"),
     "rules": Leaf("rules", _RULES_AT, _RULES, ".step:RulesStep", methods=":RuleMethods"),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("testing"),
-    "undo": Leaf("undo", commands={"undo": "command_undo"}, methods=".methods:UndoMethods"),
+    "undo": Leaf("undo", commands={"undo": "command"}, methods=":UndoMethods"),
     "web": Leaf("web", commands={"web": "command_web"}),
 }
 

@@ -74,8 +74,7 @@ def comparable(raw):
 def arrive_in_protocol_1(app, name="t", args=(), kwargs=None, *, queue="celery", **options):
     """Adopt, as a worker does, the messages of a process without a DelayQ in an empty queue."""
     # It belongs to a leaf, and tests of the core run without it.
-    from celery_delayq.contrib.adoption.delivered import schedule_delivered
-    from celery_delayq.contrib.adoption.entering import never
+    from celery_delayq.contrib.adoption.messages import never, schedule_delivered
 
     with Celery("stranger", broker=app.conf.broker_url, set_as_current=False) as stranger:
         stranger.conf.task_protocol = 1

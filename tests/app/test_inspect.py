@@ -9,7 +9,7 @@ from celery.worker import state as worker_state
 from celery.worker.control import Panel, query_task, scheduled
 from celery.worker.request import Request
 
-from celery_delayq.contrib.control import revoking
+from celery_delayq.contrib.control import remote
 from celery_delayq.core.clock import from_ms
 from tests.app.support import FAR, LONG_AGO
 
@@ -22,7 +22,7 @@ SECRETS = "(***)"
 def shown(request, monkeypatch, app):
     """The reply of a worker that holds so many tasks itself."""
     monkeypatch.setitem(Panel.data, request.param, scheduled)
-    revoking.in_worker(None)
+    remote.in_worker(None)
 
     def ask(*its_own):
         queue = [SimpleNamespace(entry=SimpleNamespace(args=[one]), priority=6) for one in its_own]
@@ -119,7 +119,7 @@ def test_a_store_that_cannot_be_read_hides_nothing_of_the_worker(
 ):
     redis.set("{delayq:0}:due", "no sorted set")
 
-    with caplog.at_level(logging.WARNING, revoking.__name__):
+    with caplog.at_level(logging.WARNING, remote.__name__):
         [own] = shown(held_by_celery)
 
     assert own["request"]["id"] == "own"
@@ -128,7 +128,7 @@ def test_a_store_that_cannot_be_read_hides_nothing_of_the_worker(
 
 def test_an_app_without_delayq_shows_what_it_holds(make_app, monkeypatch):
     monkeypatch.setitem(Panel.data, "scheduled", scheduled)
-    revoking.in_worker(None)
+    remote.in_worker(None)
     consumer = SimpleNamespace(timer=SimpleNamespace(schedule=SimpleNamespace(queue=[])))
 
     state = SimpleNamespace(app=make_app(), consumer=consumer, hostname="w@here")
@@ -139,7 +139,7 @@ def test_an_app_without_delayq_shows_what_it_holds(make_app, monkeypatch):
 def queried(monkeypatch, app):
     """The reply of a worker to a query for tasks by their ids."""
     monkeypatch.setitem(Panel.data, "query_task", query_task)
-    revoking.in_worker(None)
+    remote.in_worker(None)
     return lambda ids: Panel.data["query_task"](
         SimpleNamespace(app=app, hostname="w@here"), ids=ids
     )
@@ -189,7 +189,7 @@ def test_a_store_that_cannot_be_read_does_not_hide_the_worker_s_own_tasks(
 ):
     redis.set("{delayq:0}:records", "no hash")
 
-    with caplog.at_level(logging.WARNING, revoking.__name__):
+    with caplog.at_level(logging.WARNING, remote.__name__):
         answer = queried(["a", "own", "b"])
 
     assert answer.keys() == {"own"}

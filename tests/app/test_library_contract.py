@@ -14,7 +14,7 @@ from kombu import Connection
 
 from celery_delayq import Defer, DelayQ
 from celery_delayq.contrib.adoption.adopting import AdoptingStep
-from celery_delayq.contrib.control import revoking
+from celery_delayq.contrib.control import remote
 from celery_delayq.contrib.copies import GuardingStep
 from celery_delayq.core import libraries
 from celery_delayq.core.handover.publishers import OneByOne, Pushing, publisher_for
@@ -267,7 +267,7 @@ def test_a_worker_s_commands_are_celery_s_own(monkeypatch, take_away):
     take_away("celery.worker.control:query_task")
     monkeypatch.setattr(Panel, "data", {"revoke": print})
 
-    revoking.in_worker(None)
+    remote.in_worker(None)
     assert Panel.data == {"revoke": print}
 
 

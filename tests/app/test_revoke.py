@@ -10,7 +10,7 @@ from celery.worker import state as worker_state
 from celery.worker.control import Panel, revoke, terminate
 
 from celery_delayq import Outcome
-from celery_delayq.contrib.control import revoking
+from celery_delayq.contrib.control import remote
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.places import at
 
@@ -142,7 +142,7 @@ def panel(app, monkeypatch):
     """A worker's remote control: it gets ``panel(ids)``, and keeps the ids in ``revoked``."""
     for name, command in (("revoke", revoke), ("terminate", terminate)):
         monkeypatch.setitem(Panel.data, name, command)
-    revoking.in_worker(None)
+    remote.in_worker(None)
 
     def tell(ids, *, command="revoke", **options):
         state = SimpleNamespace(app=app, consumer=SimpleNamespace())

@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry
 
 from celery_delayq import __version__
 from celery_delayq.contrib.metrics import Collector, watch
-from celery_delayq.contrib.metrics import collector as collector_module
-from celery_delayq.contrib.metrics.collector import samples_of
+from celery_delayq.contrib.metrics import serving as collector_module
 from celery_delayq.contrib.metrics.names import READ
+from celery_delayq.contrib.metrics.serving import samples_of
 from celery_delayq.core import clock
 from celery_delayq.core.store import Counts
 from celery_delayq.operations.queues import QueueCounts

@@ -35,11 +35,11 @@ from celery_delayq.contrib.care.doctor import Line
 from celery_delayq.contrib.care.load import Loaded
 from celery_delayq.contrib.control import panel
 from celery_delayq.contrib.django import DelayQDjangoTask
-from celery_delayq.contrib.history import command_history
+from celery_delayq.contrib.history import command as command_history
 from celery_delayq.contrib.metrics.names import METRICS
 from celery_delayq.contrib.rules import command, importing
 from celery_delayq.contrib.testing.stores import VARIABLE
-from celery_delayq.contrib.undo import command_undo
+from celery_delayq.contrib.undo import command as command_undo
 from celery_delayq.contrib.undo.undoing import Undoable, Undone
 from celery_delayq.core.integration.apply_async import install
 from celery_delayq.core.message import headers

@@ -11,7 +11,7 @@ from dateutil.parser import isoparse
 from werkzeug.test import Client
 
 from celery_delayq import Defer, InvalidDueTime
-from celery_delayq.contrib.adoption.far import far_of
+from celery_delayq.contrib.adoption.messages import far_of
 from celery_delayq.contrib.web import wsgi
 from celery_delayq.core.clock import from_ms
 from tests.app.support import FAR, envelope

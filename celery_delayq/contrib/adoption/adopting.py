@@ -1,4 +1,12 @@
-"""A worker's side of adoption: receives messages, acknowledges them, or returns them to Celery."""
+"""A worker's side of adoption: receives messages, acknowledges them, or returns them to Celery.
+
+Finds the queue that a message came from; an exchange may lead to several.
+
+Schedules messages that a process without ``DelayQ(app)`` sent at once.
+
+Celery passes an unknown option on as a property of the message. (AMQP drops such a property, other
+brokers keep it.) A worker finds the property here and schedules the message.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +18,7 @@ from celery import bootsteps
 from celery.worker import state
 
 from ...core import clock
-from ...core.errors import DelayQError
+from ...core.errors import AlreadyScheduled, DelayQError, StoreError
 from ...core.libraries import Feature, works
 from ...core.scheduling.intercept import Interceptor
 from ...core.services import Services, find
@@ -18,13 +26,104 @@ from ...core.store import Receipt
 from ...core.store.changes import Removal
 from ...core.text import logger_of
 from ..consumer import StoreQuery, Strategy, Waker, wrap_strategies
-from .asked import adopting
 from .batches import Batches, is_stored
-from .entering import Entering, never
-from .far import Far, far_of, has_eta
-from .origin import Queues
+from .messages import Entering, Far, asks_for_a_time, far_of, has_eta, never, schedule_delivered
 
 logger = logger_of(__name__)
+
+
+KEEP = 5.0  # seconds for which an exchange's bindings are cached
+MOST = 1000  # cached pairs of exchange and routing key
+
+# kombu's fanouts are no lists in Redis, so no worker would take a message out of one.
+_LISTS = ("direct", "topic")
+
+
+class Queues:
+    """The queues that a worker consumes from."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self._found: dict[tuple[str, str], tuple[str | None, float]] = {}
+
+    def of(self, message: Any) -> str | None:
+        """Return the queue of a received message; ``None`` if it is not certain."""
+        info = message.delivery_info or {}
+        tag = info.get("consumer_tag")
+        tags = getattr(self._consumer.task_consumer, "_active_tags", {})
+        if tag is not None:
+            return next((queue for queue, its_tag in tags.items() if its_tag == tag), None)
+        exchange, key = info.get("exchange") or "", info.get("routing_key")
+        if exchange:
+            key = self._bound(message.channel, exchange, key)
+        return key if key in tags else None
+
+    def _bound(self, channel: Any, exchange: str, key: Any) -> str | None:
+        now = clock.monotonic()
+        queue, until = self._found.get((exchange, key), (None, 0.0))
+        if now >= until:
+            queue = _only_queue(channel, exchange, key)
+            if len(self._found) >= MOST:
+                self._found.clear()
+            self._found[exchange, key] = queue, now + KEEP
+        return queue
+
+
+def _only_queue(channel: Any, exchange: str, key: Any) -> str | None:
+    try:
+        kind = channel.typeof(exchange, None)  # one that this worker has declared
+        found = set(kind.lookup(channel.get_table(exchange), exchange, key, None))
+    except Exception:
+        return None
+    return found.pop() if len(found) == 1 and kind.type in _LISTS else None
+
+
+def adopting(interceptor: Interceptor, strategy: Strategy, consumer: Any) -> Strategy:
+    """*strategy*, for all messages but those that should have been scheduled."""
+
+    def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
+        if not asks_for_a_time(message):
+            return strategy(message, body, ack, *rest)
+        try:
+            _schedule(interceptor, message)
+        except StoreError as error:
+            # It must neither run now nor be lost, so the broker keeps it and delivers it again.
+            logger.error("task %s: left to its broker, not scheduled: %s", _id(message), error)
+        except (DelayQError, KeyError) as error:
+            logger.error("task %s: runs at once: %s; %s", _id(message), error, _blame(message))
+            return strategy(message, body, ack, *rest)
+        else:
+            ack(logger, consumer.connection_errors)
+        return None
+
+    return received
+
+
+def _schedule(interceptor: Interceptor, message: Any) -> None:
+    task_id = _id(message)
+    try:
+        receipt = schedule_delivered(interceptor, message)
+    except AlreadyScheduled:
+        waits = True  # and is being published
+    else:
+        waits = receipt.existed and receipt.task_id == task_id
+    if waits:
+        # Delivered again, as its acknowledgement was lost.
+        logger.warning("task %s: dropped this copy, as the task is already waiting", task_id)
+    elif receipt.existed:
+        logger.warning("task %s: dropped, as task %s has its key", task_id, receipt.task_id)
+    else:
+        logger.warning("task %s: scheduled on arrival; %s", task_id, _blame(message))
+
+
+def _blame(message: Any) -> str:
+    where = message.headers.get("origin", "some process")
+    return f"{where} sent it at once, as its app has no DelayQ; create DelayQ(app) there"
+
+
+def _id(message: Any) -> Any:
+    return message.properties.get("correlation_id")
+
 
 SETTLED_WITHIN = 0.1  # seconds that a loop without a hub waits for a message to be settled
 WAIT_AGAIN = 5.0  # seconds without such waits, after one that was too short

@@ -20,7 +20,7 @@ from ...core.errors import AlreadyTaken, DelayQError, StoreUnavailable
 from ...core.store import Receipt
 from ...core.text import logger_of
 from ...core.threads import OwnThread
-from .far import Far
+from .messages import Far
 
 logger = logger_of(__name__)
 

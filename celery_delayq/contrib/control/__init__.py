@@ -7,7 +7,7 @@
 Workers are not told to revoke tasks that never reached them.
 """
 
-from .revoking import in_worker, set_up
+from .remote import in_worker, set_up
 
 __all__ = ["in_worker", "on_command_line", "set_up"]
 

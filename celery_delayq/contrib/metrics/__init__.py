@@ -6,26 +6,33 @@
 
 ``alerts.yml`` and ``grafana.json`` beside this file are rules and a dashboard to copy. ``names.py``
 lists the metrics. Modules are imported on first use.
+
+The step of a worker that serves metrics, if ``delayq_metrics_port`` is set.
+
+Every worker loads this module, so nothing here imports prometheus-client before it is needed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from celery import bootsteps
+
+from ...core.errors import InvalidSetting
+from ...core.integration import startup
+from ...core.services import HasServices, find
+
 if TYPE_CHECKING:
-    from .collector import Collector
-    from .serving import Serving
-    from .totals import watch
+    from .serving import Collector, Serving, watch
 
 __all__ = ["Collector", "watch"]
+
 
 _HOMES = {"Collector": ".collector", "watch": ".totals"}
 
 
 def beside_scanner(app: Any) -> Serving | None:
     """Return the server with which the command ``scan`` serves metrics, if one is configured."""
-    from .step import serving_of
-
     return serving_of(app.delayq)
 
 
@@ -36,3 +43,51 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name], __name__), name)
+
+
+_MISSING = "None, as prometheus-client is missing: pip install 'celery_delayq[metrics]'"
+
+
+class MetricsStep(bootsteps.StartStopStep):
+    """Serves metrics in a worker that scans; with ``--no-delayq`` it only counts."""
+
+    requires = ("celery_delayq.core.integration.delayq:ScannerStep",)
+    label = "DelayQ metrics"
+
+    def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
+        self._serving = None
+        # Before the pool forks: children count as well.
+        with startup.ends_with_a_sentence():
+            if find(worker.app) is not None:
+                self._serving = serving_of(worker.app.delayq)
+        self.enabled = self._serving is not None and not no_delayq
+
+    def start(self, _worker: Any) -> None:
+        if self._serving is not None:
+            self._serving.start()
+
+    def stop(self, _worker: Any) -> None:
+        if self._serving is not None:
+            self._serving.stop()
+
+    # A worker that gets SIGQUIT, or shuts down softly, calls this instead.
+    terminate = stop
+
+
+def serving_of(delayq: HasServices) -> Serving | None:
+    """Return the server of an app's metrics, which counts from now on, if one is configured.
+
+    Raises:
+        InvalidSetting: the port is invalid, or prometheus-client is not installed.
+    """
+    settings = delayq.services.settings
+    port = settings.metrics_port
+    if port is None:
+        return None
+    try:
+        from .serving import Serving
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "prometheus_client":
+            raise
+        raise InvalidSetting("delayq_metrics_port", port, _MISSING) from None
+    return Serving(delayq, port, settings.metrics_host)
