@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Forbid the stores of apps that are not isolated, if the option is set."""
     if config.getini("delayq_forbid_store"):
-        from celery_delayq.contrib.testing.forbidding import forbid_stores
+        from celery_delayq.contrib.testing.apps import forbid_stores
 
         config.add_cleanup(forbid_stores())
 

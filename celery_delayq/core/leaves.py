@@ -78,7 +78,7 @@ LEAVES = {
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("testing"),
     "undo": Leaf("undo", commands={"undo": "command"}, methods=":UndoMethods"),
-    "web": Leaf("web", commands={"web": "command_web"}),
+    "web": Leaf("web", commands={"web": "command"}),
 }
 
 

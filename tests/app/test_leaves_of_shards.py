@@ -4,7 +4,7 @@ import pytest
 from celery import states
 from celery.result import AsyncResult
 
-from celery_delayq.contrib.testing.stores import delete_all
+from celery_delayq.contrib.testing.isolation import delete_all
 from celery_delayq.core.store.keys import KEYS, Keys
 from tests.app.test_dump import through_text
 from tests.app.test_several_shards import app, many, task_id

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from celery_delayq.contrib.web.asked import FILTERS
+from celery_delayq.contrib.web.words import FILTERS
 from celery_delayq.core.text import plain
 from tests.app.support import FAR, LONG_AGO
 from tests.browser.support import follow

@@ -38,7 +38,7 @@ from celery_delayq.contrib.django import DelayQDjangoTask
 from celery_delayq.contrib.history import command as command_history
 from celery_delayq.contrib.metrics.names import METRICS
 from celery_delayq.contrib.rules import command, importing
-from celery_delayq.contrib.testing.stores import VARIABLE
+from celery_delayq.contrib.testing.isolation import VARIABLE
 from celery_delayq.contrib.undo import command as command_undo
 from celery_delayq.contrib.undo.undoing import Undoable, Undone
 from celery_delayq.core.integration.apply_async import install

@@ -11,7 +11,7 @@ import time_machine
 from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.rules.writing import look_at
 from celery_delayq.contrib.testing import isolated
-from celery_delayq.contrib.testing.moved import clock_key
+from celery_delayq.contrib.testing.clock import clock_key
 from celery_delayq.errors import StoreUnavailable
 from tests.rules.support import DAILY, HOUR, now, runs, write
 from tests.sentinel.conftest import start_group

@@ -10,7 +10,7 @@ import pytest
 from celery_delayq.contrib.rules import beside_scanner
 from celery_delayq.contrib.rules.step import GIVEN_WAY, SKIPPED, Writer
 from celery_delayq.contrib.testing import isolated
-from celery_delayq.contrib.testing.moved import clock_key
+from celery_delayq.contrib.testing.clock import clock_key
 from celery_delayq.core import clock
 from tests.support.waiting import eventually
 

@@ -9,7 +9,7 @@ import time_machine
 from freezegun import freeze_time
 
 from celery_delayq.contrib.testing import isolated
-from celery_delayq.contrib.testing.moved import MovedScripts
+from celery_delayq.contrib.testing.clock import MovedScripts
 from celery_delayq.core import clock
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import InvalidOption

@@ -10,7 +10,7 @@ from kombu import pools
 from kombu.transport import memory
 
 from celery_delayq import DelayQ
-from celery_delayq.contrib.testing import isolated, isolation, stores
+from celery_delayq.contrib.testing import isolated, isolation
 from celery_delayq.core import clock
 from celery_delayq.core.servers.pool import PerProcess
 from celery_delayq.errors import CannotIsolate, LibraryChanged, NoDelayQ, StoreUnavailable
@@ -207,7 +207,7 @@ def test_of_a_real_server_only_its_own_keys_are_touched(shop, redis_server, redi
 
 
 def test_the_environment_may_name_the_server(shop, redis_server, redis_url, monkeypatch):
-    monkeypatch.setenv(stores.VARIABLE, redis_url)
+    monkeypatch.setenv(isolation.VARIABLE, redis_url)
     with isolated(shop.app):
         assert shop.app.delayq.services.endpoint.port == redis_server.port
 
@@ -226,8 +226,8 @@ def test_an_app_cannot_be_isolated_twice(shop, delayq):
 @pytest.mark.parametrize("missing", ["fakeredis", "lupa"])
 def test_without_fakeredis_one_is_told_what_to_install(shop, monkeypatch, missing):
     before = everything(shop.app)
-    monkeypatch.setattr(stores, "_served", PerProcess(stores._serve))
-    monkeypatch.delenv(stores.VARIABLE, raising=False)
+    monkeypatch.setattr(isolation, "_served", PerProcess(isolation._serve))
+    monkeypatch.delenv(isolation.VARIABLE, raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
 
     with pytest.raises(CannotIsolate) as raised, isolated(shop.app):

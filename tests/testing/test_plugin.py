@@ -13,8 +13,7 @@ import pytest
 from celery import chain, chord
 
 from celery_delayq.contrib.testing import isolated
-from celery_delayq.contrib.testing.apps import app_of_test
-from celery_delayq.contrib.testing.forbidding import forbid_stores
+from celery_delayq.contrib.testing.apps import app_of_test, forbid_stores
 from celery_delayq.errors import CannotIsolate, StoreForbidden, StoreUnavailable
 
 pytest_plugins = ["pytester"]

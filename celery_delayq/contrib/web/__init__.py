@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .mounting import wsgi
+    from .app import wsgi
     from .telling import page_changed
 
 __all__ = ["page_changed", "wsgi"]

@@ -15,10 +15,8 @@ from ...core.store import Outcome, State
 from ...core.store.keys import checked_name
 from ...core.tasks.scheduled_task import ScheduledTask, json_facts_of
 from . import words
-from .answers import Mistyped
-from .asked import moment_of, moved, time_of, told_back
-from .signed import signed_url
-from .visit import Visit
+from .visit import Mistyped, Visit, signed_url
+from .words import moment_of, moved, time_of, told_back
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,21 @@
 request --> host, access, origin --> route --> view --> response with its headers
 |                             |
 +--> 403, 421                 +--> 400 a bad value, 409, 503 no Redis
+
+The head of each page: the app, its store, and whether tasks are delivered in time.
+
+The pages as a WSGI application, to mount in a site that has a login.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cache
+from datetime import datetime
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
-from typing import cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -32,28 +37,104 @@ from ...core.errors import (
 from ...core.hooks import acting_as
 from ...core.services import HasServices
 from ...core.text import counted, lasting, logger_of, plain
+from ...operations.health import judged
 from ...operations.queues import Look
-from . import bulk, guard, others, recurring, ticked, undone, views, words
-from .answers import answer_in, ask_again
-from .header import header
-from .visit import Face, Visit
+from . import guard, many, store_views, views, words
+from .visit import Face, Visit, answer_in, ask_again
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 logger = logger_of(__name__)
+
+
+class Header(NamedTuple):
+    """What the head of a page says.
+
+    Attributes:
+        app: The app's name.
+        store: The URL of its Redis, without secrets.
+        problems: The sentences of ``health``; ``None`` if Redis is away.
+        paused: Its sentences on pauses that are no problem.
+        dead: How many tasks are dead.
+        now: The time of the answer by Redis's clock; ``None`` if it is away.
+    """
+
+    app: str
+    store: str
+    problems: list[str] | None = None
+    paused: Sequence[str] = ()
+    dead: int = 0
+    now: datetime | None = None
+
+    @property
+    def state(self) -> str:
+        """The health in words."""
+        if self.problems is None:
+            return "Redis is away"
+        first, *rest = [*self.problems, *self.paused] or ["Tasks are delivered in time"]
+        more = f" (and {len(rest)} more)" if rest else ""
+        return f"{first}{more}"
+
+    @property
+    def alarm(self) -> str:
+        """What is wrong in two words, for the title; empty if nothing is."""
+        if self.problems is None:
+            return "Redis is away"
+        if self.dead:
+            return f"{self.dead:,} dead"
+        if self.problems:
+            return "not delivered in time"
+        return "paused" if self.paused else ""
+
+    @property
+    def look(self) -> str:
+        """The class of its style."""
+        if self.problems or self.problems is None:
+            return "problems"
+        return "paused" if self.paused else "well"
+
+
+def header(visit: Visit, *, is_away: bool) -> Header:
+    """Return the head of a page.
+
+    Args:
+        visit: The visit.
+        is_away: Redis did not answer a moment ago, so it is not asked again.
+    """
+    services = visit.delayq.services
+    facts = Header(services.app.main or "Celery", "")
+    try:
+        facts = facts._replace(store=services.endpoint.url)
+        if is_away:
+            return facts
+        counts = visit.delayq.counts()
+        checks = judged(services)
+        problems = [check.wrong for check in checks if check.wrong] + (visit.unread() or [])
+        paused = [check.note for check in checks if check.note]
+    except StoreError:
+        return facts
+    except DelayQError as error:  # of the settings
+        return facts._replace(problems=[str(error)])
+    return facts._replace(
+        problems=problems, paused=paused, dead=counts.dead, now=from_ms(counts.now_ms)
+    )
+
 
 VIEWS: dict[str, Callable[[Visit], Response]] = {
     "overview": views.overview,
     "state": views.state,
     "tasks": views.tasks,
     "task": views.task,
-    "selected": ticked.selected,
-    "everything": bulk.everything,
-    "work": bulk.work,
-    "undo": undone.undo,
-    "paused": others.paused,
-    "key": others.key,
-    "history": others.history,
-    "rules": recurring.rules,
-    "queues": others.queues,
+    "selected": many.selected,
+    "everything": many.everything,
+    "work": many.work,
+    "undo": views.undo,
+    "paused": store_views.paused,
+    "key": store_views.key,
+    "history": store_views.history,
+    "rules": store_views.rules,
+    "queues": store_views.queues,
 }
 
 _RULES = [
@@ -217,5 +298,43 @@ def _templates() -> Environment:
     )
     made.filters.update(counted=counted, lasting=lasting, time=words.time, from_ms=from_ms)
     hashes = {name: sha256(content).hexdigest()[:12] for name, content in _static().items()}
-    made.globals.update(hashes=hashes, again=AGAIN, header=header, every=recurring.RUNS)
+    made.globals.update(hashes=hashes, again=AGAIN, header=header, every=store_views.RUNS)
     return made
+
+
+def wsgi(
+    delayq: HasServices,
+    *,
+    allow: Callable[[Request], str | None],
+    user: Callable[[Request], str] | None = None,
+    hide_arguments: bool = False,
+    trusted_origins: Iterable[str] = (),
+    hosts: Iterable[str] = (),
+) -> WSGIApplication:
+    """Return the pages as a WSGI application, which works under any path.
+
+    Args:
+        delayq: The app's ``DelayQ``.
+        allow: Called with each request, a ``werkzeug.Request``. Returns ``"write"`` or ``"read"``;
+            anything else closes the pages to this request. It may raise Werkzeug's exceptions, such
+            as ``abort(401)``.
+        user: Returns the user's name for the log; by default ``REMOTE_USER``, or the address.
+        hide_arguments: Never show the tasks' arguments.
+        trusted_origins: Other origins whose forms may change tasks, such as
+            ``https://admin.example.com``: for proxies that change the ``Host``, and browsers that
+            send no ``Sec-Fetch-Site``.
+        hosts: The names under which the pages can be reached; by default any.
+    """
+    pages = Pages(delayq, hides=hide_arguments, trusted=trusted_origins, hosts=hosts)
+    name_of = user or _name_of
+
+    def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        request = Request(environ)
+        response = pages.respond(request, partial(allow, request), partial(name_of, request))
+        return response(environ, start_response)
+
+    return application
+
+
+def _name_of(request: Request) -> str:
+    return request.remote_user or request.remote_addr or "unknown"

@@ -21,8 +21,8 @@ from ...core.tasks.reading import ahead
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...operations import finding
 from . import words
-from .asked import picked
 from .visit import Visit
+from .words import picked
 
 SHOWN = 50  # tasks on one page of a list
 SECOND = 1.0

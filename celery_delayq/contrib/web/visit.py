@@ -1,20 +1,40 @@
-"""One request to the pages, with all that a view needs."""
+"""One request to the pages, with all that a view needs.
+
+Signs URLs, so that no link from elsewhere can claim what did not happen.
+
+A URL has the figures of a step, or the answer to a change: "999,999 tasks were cancelled". They
+count only with a signature of all that the URL says, by what only these pages' processes know: the
+store's random name, and its URL.
+
+Leads from a form to the page that has its answer, so that no page is the result of a form.
+
+    POST --> 303 --> /task?id=a&said=task+a+was+cancelled&status=200&sign=…
+         |
+         +-- what was typed is wrong: the page of the form, with field=… and typed.value=…
+
+So Back and a reload never send a form again, and what a user typed stands in its field, beside the
+reason why it is wrong. The URL is signed: see ``visit.py``. It has at most :data:`LONGEST`
+characters, as servers refuse longer ones; a page whose URL would be longer is the result itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import hmac
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import sha256
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from jinja2 import Environment
-from werkzeug.exceptions import Forbidden
+from werkzeug.exceptions import BadRequest, Forbidden
 from werkzeug.routing import MapAdapter
 from werkzeug.utils import redirect
 from werkzeug.wrappers import Request, Response
 
 from ...core.errors import InvalidOption
+from ...core.store import selection
 from ...operations.cli.common import name_of
 from ...operations.methods import Operations
 from .telling import tell
@@ -155,3 +175,137 @@ class Visit:
     def tell(self, action: str, target: dict[str, Any], answer: Any) -> None:
         """Log a change, and send the signal."""
         tell(self.delayq.services.app, self.user, action, target, answer)
+
+
+_FORGED = "this link's figures are not those of a step on these pages; nothing was done"
+_SIGN = "sign"
+
+
+def signed_url(visit: Visit, view: str, **values: Any) -> str:
+    """Return the URL of a view, with a signature of its values."""
+    url = visit.url(view, **values)
+    pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    joint = "&" if pairs else "?"
+    return f"{url}{joint}{urlencode({_SIGN: _signature(visit, view, pairs)})}"
+
+
+def check_signed(visit: Visit) -> None:
+    """Refuse a URL whose values are not those that were signed.
+
+    Raises:
+        BadRequest: it has no signature, or that of other values.
+    """
+    args = visit.request.args
+    pairs = [pair for pair in args.items(multi=True) if pair[0] != _SIGN]
+    right = _signature(visit, visit.view, pairs)
+    if not hmac.compare_digest(args.get(_SIGN, "").encode(), right.encode()):
+        raise BadRequest(_FORGED)
+
+
+def _signature(visit: Visit, view: str, pairs: Iterable[tuple[str, str]]) -> str:
+    services = visit.delayq.services
+    name, _ = selection.start(services.entries.shards[0])
+    secret = f"{name} {services.settings.url}".encode()
+    return hmac.new(secret, repr((view, sorted(pairs))).encode(), sha256).hexdigest()[:32]
+
+
+LONGEST = 3_500  # gunicorn takes 4,094, with the path where the pages are mounted
+_TYPED = "typed."
+_MARK = 8  # characters of a task's mark
+
+#: The page on which a view's form stands, and the values of its URL that the form's URL has.
+_HOMES = {
+    "task": ("id", "revision"),
+    "key": ("key",),
+    "paused": ("kind", "name"),
+    "rules": ("only", "name", "tag", "after", "place"),
+}
+_WITHOUT_FIELDS = ("work", "undo")
+_OF_MANY = ("selected", "everything")
+#: The fields that are called otherwise than the options that they become.
+_FIELDS = {"add_tags": "tags", "remove_tags": "tags", "queue": "name", "task": "name"}
+
+
+class Mistyped(BadRequest):
+    """The text in a field of a form is none of its kind."""
+
+    def __init__(self, field: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
+def answered(
+    visit: Visit, view: str, sentence: str, status: int = 200, **values: Any
+) -> Response | None:
+    """Lead to the page that says an answer; ``None`` if its URL would be too long."""
+    url = signed_url(visit, view, **values, said=sentence, status=status)
+    return redirect(url, 303) if len(url) <= LONGEST else None
+
+
+def answer_in(visit: Visit) -> Answer:
+    """Return the answer that the URL has.
+
+    Raises:
+        BadRequest: these pages never gave it.
+    """
+    args = visit.request.args
+    if "said" not in args:
+        return NO_ANSWER
+    check_signed(visit)
+    typed = {
+        name.removeprefix(_TYPED): text for name, text in args.items() if name.startswith(_TYPED)
+    }
+    return Answer(args["said"], int(args["status"]), args.get("field", ""), typed)
+
+
+def ask_again(
+    visit: Visit, show: Callable[[Visit], Response], error: Exception, status: int
+) -> Response:
+    """Lead back to the form that was sent, with all that was typed, and the reason.
+
+    Args:
+        visit: The visit that sent the form.
+        show: The view of the page on which the form stands.
+        error: Why the form was refused.
+        status: The status of the page.
+    """
+    form = visit.request.form
+    typed = {name: text for name, text in form.items() if name not in ("one", "sure", "zone")}
+    sentence = str(getattr(error, "description", None) or error)
+    field = _field_of(visit, error, typed)
+    if visit.view in _WITHOUT_FIELDS:
+        raise error
+    if visit.view in _HOMES:
+        home, values = visit.view, dict[str, Any]()
+        values |= {name: visit.request.args.get(name) for name in _HOMES[visit.view]}
+    else:
+        home = "tasks"
+        values = {**visit.back, "marks": [mark_of(text) for text in form.getlist("one")]}
+    texts = {f"{_TYPED}{name}": text for name, text in typed.items()}
+    led = answered(visit, home, sentence, status, **values, **texts, field=field)
+    if led is not None:
+        return led
+    if home == visit.view:
+        return show(replace(visit, answer=Answer(sentence, status, field, typed)))
+    # No value of a change of many is as long as that.
+    led = answered(visit, home, sentence, status, **values, field=field)
+    if led is None:
+        raise error
+    return led
+
+
+def mark_of(tick: str) -> str:
+    """Return a short mark of a task that was ticked, which outlives a change of it."""
+    return sha256(tick.partition(" ")[2].encode()).hexdigest()[:_MARK]
+
+
+def _field_of(visit: Visit, error: Exception, typed: dict[str, str]) -> str:
+    """Return the field on the page that the error is about; empty if it is about none."""
+    if isinstance(error, Mistyped):
+        name = error.field
+    elif isinstance(error, InvalidOption):
+        name = "value" if visit.view in _OF_MANY else error.name
+    else:
+        return ""
+    is_shown = name != "action" or visit.view in _OF_MANY
+    return next((each for each in (name, _FIELDS.get(name)) if each in typed and is_shown), "")

@@ -1,17 +1,30 @@
-"""Answers, times and states in words, for the pages."""
+"""Answers, times and states in words, for the pages.
+
+Reads what a user typed or clicked: times, zones, filters.
+
+    after=-10m&queue=mail&zone=Europe/Berlin --> the arguments of DelayQ.tasks and DelayQ.select
+
+Times have the forms of the command line, ``operations/typed_times.py``. A time without an offset
+is in the zone that the browser's script reports, or else in the app's own.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timezone, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
+from ...core import clock
+from ...core.clock import from_ms
+from ...core.errors import InvalidOption
 from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask
-from ...operations.cli.common import REFUSED, soon, stamp
+from ...operations.cli.common import REFUSED, name_of, soon, stamp
 from ...operations.cli.output import Target, why_behind, why_gone
-from .visit import Visit
+from ...operations.typed_times import GivenTime, TypedTimeError, read, told
+from .visit import Mistyped, Visit
 
 _CHANGED = "task {} was changed since you loaded the page, or is in another state; nothing was done"
 
@@ -65,3 +78,106 @@ def arguments(visit: Visit, task: ScheduledTask) -> str:
         return ""
     texts: tuple[Any, ...] = (task.argsrepr, task.kwargsrepr)
     return " ".join(text for text in texts if text and text not in ("()", "{}"))
+
+
+#: The filters of ``select``, as they stand in a URL, with the names that ``select`` has for them.
+FILTERS = {
+    "tag": "tag",
+    "task": "task",
+    "queue": "queue",
+    "state": "state",
+    "after": "after_due",
+    "before": "before_due",
+}
+_TIMES = ("after", "before")
+_ZONE = "a time zone that this machine knows, such as Europe/Berlin, or a time with its offset"
+
+
+def time_of(text: str, field: str = "value", **forms: bool) -> GivenTime:
+    """Read a time that stands in a field; *forms* are those of :func:`read`.
+
+    Raises:
+        Mistyped: it is none; the sentence has examples.
+    """
+    try:
+        return read(text, **forms)
+    except TypedTimeError as error:
+        raise Mistyped(field, str(error)) from None
+
+
+def moment_of(visit: Visit, given: GivenTime, field: str = "value") -> datetime:
+    """Return the instant of a time that is not ``by`` a task's own; now is by Redis's clock.
+
+    Raises:
+        Mistyped: it can mean two times.
+    """
+    try:
+        moment = given.moment(lambda: from_ms(visit.delayq.counts().now_ms), lambda: zone_of(visit))
+    except TypedTimeError as error:
+        raise Mistyped(field, str(error)) from None
+    return from_ms(clock.to_ms(moment, timezone.utc))
+
+
+def zone_of(visit: Visit) -> tzinfo:
+    """Return the zone of naive times.
+
+    Raises:
+        InvalidOption: this machine knows no such zone.
+    """
+    name = visit.request.values.get("zone", "")
+    if not name:
+        return visit.delayq.services.timezone
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise InvalidOption("zone", name, _ZONE) from None
+
+
+def in_url(visit: Visit) -> dict[str, Any]:
+    """Return the filters as they stand in the URL, without empty ones."""
+    args = visit.request.args
+    given = {name: [value for value in args.getlist(name) if value] for name in (*FILTERS, "zone")}
+    return {name: some for name, some in given.items() if some}
+
+
+def picked(visit: Visit) -> dict[str, Any]:
+    """Return the filters as arguments of ``DelayQ.select``.
+
+    Raises:
+        Mistyped: a time is none.
+        InvalidOption: a time is given twice, or the zone is none.
+    """
+    found: dict[str, Any] = {}
+    for name, some in in_url(visit).items():
+        if name in _TIMES:
+            if len(some) > 1:
+                raise InvalidOption(name, some, "one time")
+            found[FILTERS[name]] = moment_of(visit, time_of(some[0], name, ago=True), name)
+        elif name in FILTERS:
+            found[FILTERS[name]] = some
+    return found
+
+
+def moved(visit: Visit, text: str) -> dict[str, Any]:
+    """Return the arguments of a reschedule: ``at``, ``after`` or ``by``.
+
+    Raises:
+        Mistyped: it is no time.
+    """
+    given = time_of(text, due=True)
+    if given.kind in ("after", "by"):
+        return {given.kind: given.value}
+    return {"at": moment_of(visit, given)}
+
+
+def told_back(visit: Visit, moment: datetime, now: datetime) -> str:
+    """Return an instant in the user's zone, and how far it is from now."""
+    zone = zone_of(visit)
+    return f"{told(moment, zone, name_of(zone))}, {soon(moment, now)}"
+
+
+def instant_of(options: dict[str, Any], due: datetime, now: datetime) -> int:
+    """Return the ms since 1970 that the arguments of a reschedule mean for a task, now."""
+    if "by" in options:
+        return clock.to_ms(due + options["by"], timezone.utc)
+    return clock.to_ms(options["at"] if "at" in options else now + options["after"], timezone.utc)

@@ -1,4 +1,6 @@
-"""A clock that a test moves: the scripts', the app's and this package's, all alike.
+"""Sets aside parts of a test's process, and puts them back.
+
+A clock that a test moves: the scripts', the app's and this package's, all alike.
 
     advance --> clock, a key beside the store's --> clock_us of the scripts
             |     in the same step: heartbeats move along, and scanners are woken
@@ -12,12 +14,14 @@ every script that it receives.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
+from typing import Any
 
 from celery import Celery
 
@@ -28,7 +32,54 @@ from ...core.servers.connection import Connection, packed
 from ...core.settings import Settings
 from ...core.store.keys import Keys
 from ...core.store.scripts import Script, Scripts, load
-from .aside import put
+
+
+@contextmanager
+def put(names: MutableMapping[str, Any], name: str, value: Any) -> Iterator[None]:
+    """Give a name another value for a while, in a namespace that has it or not."""
+    had = {name: names[name]} if name in names else {}
+    names[name] = value
+    try:
+        yield
+    finally:
+        names.pop(name, None)
+        names.update(had)
+
+
+@contextmanager
+def emptied(*holders: Any) -> Iterator[None]:
+    """Empty mappings for a while; they stay the same objects."""
+    kept = [dict(holder) for holder in holders]
+    for holder in holders:
+        holder.clear()
+    try:
+        yield
+    finally:
+        for holder, had in zip(holders, kept, strict=True):
+            holder.clear()
+            holder.update(had)
+
+
+@contextmanager
+def without_variables(names: Iterable[str]) -> Iterator[None]:
+    """Remove these variables from the environment for a while."""
+    had = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(had)
+
+
+@contextmanager
+def kept(names: MutableMapping[str, Any]) -> Iterator[None]:
+    """Restore a mapping afterwards, whatever was written to it."""
+    had = dict(names)
+    try:
+        yield
+    finally:
+        names.clear()
+        names.update(had)
+
 
 KEY = "clock"
 

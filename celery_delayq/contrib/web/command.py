@@ -60,7 +60,7 @@ def web(
     try:
         from waitress import create_server
 
-        from .mounting import wsgi
+        from .app import wsgi
     except ModuleNotFoundError as error:
         raise click.ClickException(_MISSING.format(error.name)) from None
     ctx.obj.app.log.setup(loglevel="INFO")
