@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Collector", "watch"]
 
 
-_HOMES = {"Collector": ".collector", "watch": ".totals"}
+_HOMES = {"Collector": ".serving", "watch": ".serving"}
 
 
 def beside_scanner(app: Any) -> Serving | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["page_changed", "wsgi"]
 
-_HOMES = {"page_changed": ".telling", "wsgi": ".mounting"}
+_HOMES = {"page_changed": ".telling", "wsgi": ".app"}
 
 
 def __getattr__(name: str) -> Any:
