@@ -1,9 +1,8 @@
 """Operations beside the core's; a module is imported when its method of ``DelayQ`` is first used.
 
     methods --> bulk       schedule_many
-            --> editing    edit
-            --> freeing    free, holder
-            --> pausing    pause, resume, pauses
+            --> edits      edit
+            --> pauses     pause, resume, pauses; and holder, free of unique keys
             --> status, health
             --> selection  select ---> RewritableSelection: edits and releases many tasks, too
     cli ------> all of them, and the leaves' commands

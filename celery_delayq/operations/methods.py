@@ -15,9 +15,7 @@ from ..core.integration.methods import TaskMethods
 from ..core.services import services_of
 
 if TYPE_CHECKING:
-    from . import edits, health, selection, status
-    from . import pauses as freeing
-    from . import pauses as pausing
+    from . import edits, health, pauses, selection, status
     from .bulk import Bulk, Spread
 else:
 
@@ -39,23 +37,23 @@ else:
             setattr(Operations, self._name, method)
             return method.__get__(delayq, owner)
 
-    edits, freeing, health = map(_Later, ("editing", "freeing", "health"))
-    pausing, selection, status = map(_Later, ("pausing", "selection", "status"))
+    edits, health, pauses = map(_Later, ("edits", "health", "pauses"))
+    selection, status = map(_Later, ("selection", "status"))
 
 
 class Operations(TaskMethods):
     """The methods of ``DelayQ`` for keys, many tasks, edits, pauses and status."""
 
     edit = edits.edit
-    holder = freeing.holder
-    free = freeing.free
+    holder = pauses.holder
+    free = pauses.free
     select = selection.select
     aselect = selection.aselect
     status = status.status
     health = health.health
-    pause = pausing.pause
-    resume = pausing.resume
-    pauses = pausing.pauses
+    pause = pauses.pause
+    resume = pauses.resume
+    pauses = pauses.pauses
 
     def schedule_many(
         self,

@@ -161,7 +161,7 @@ class ScheduledResult(_Result[R_co]):
         edit = operation("edits").Edit(**changes)
         if self._has_run:
             return Outcome.HANDED_OVER
-        outcome: Outcome = operation("editing").apply(
+        outcome: Outcome = operation("edits").apply(
             self._delayq.services, target_of(self.id), edit, if_revision
         )
         return outcome
