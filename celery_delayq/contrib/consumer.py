@@ -1,19 +1,18 @@
-"""Store queries that a worker makes while it receives a message.
+"""How a leaf sees a message before a worker accepts its task, and calls into the worker's loop.
 
-The worker's other messages wait meanwhile. So a query has a short timeout, and after a failure the
-worker makes no query for a while.
+    message --> the door: putoff, copies, adoption look at it, in this order --> its task's strategy
+                             | one takes it
+                             +--> it goes no further
 
-Worker strategies: a hook that sees each message before the worker accepts its task.
-
-Calls a function in a worker's loop when another thread asks for it.
-
-The oldest kombu's hub cannot be called from another thread, so a pipe wakes it.
+The worker's other messages wait meanwhile. So a query of the store has a short timeout, and after a
+failure the worker makes no query for a while.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from ..core import clock
@@ -21,6 +20,50 @@ from ..core.errors import DelayQError
 from ..core.text import logger_of
 
 logger = logger_of(__name__)
+
+#: What a leaf does first, with a message, its body, and the function that acknowledges it; it
+#: returns whether it has taken the message.
+Look = Callable[[Any, Any, Any], bool]
+
+_ORDER = ("putoff", "copies", "adoption")
+
+
+def look_first(consumer: Any, leaf: str, look: Look) -> None:
+    """Let a leaf look at each message of a worker's consumer before its task gets it."""
+    looks: dict[str, Look] | None = vars(consumer).get("delayq_looks")
+    if looks is None:
+        looks = consumer.delayq_looks = {}
+        consumer.update_strategies = partial(_update, consumer, consumer.update_strategies, looks)
+    looks[leaf] = look
+
+
+def _update(consumer: Any, plain: Callable[[], object], looks: dict[str, Look]) -> None:
+    plain()
+    in_order = [looks[leaf] for leaf in _ORDER if leaf in looks]
+    for name, strategy in consumer.strategies.items():
+        consumer.strategies[name] = _behind(in_order, strategy)
+
+
+def _behind(looks: Sequence[Look], strategy: Callable[..., Any]) -> Callable[..., Any]:
+    def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
+        for look in looks:
+            if look(message, body, ack):
+                return None
+        return strategy(message, body, ack, *rest)
+
+    return received
+
+
+def queue_by_tag(consumer: Any, message: Any) -> str | None:
+    """Return the queue whose messages have this one's consumer tag; ``None`` if it has none."""
+    tag = (message.delivery_info or {}).get("consumer_tag")
+    return next((queue for queue, own in tags_of(consumer).items() if own == tag), None)
+
+
+def tags_of(consumer: Any) -> dict[str, Any]:
+    """Return the queues that a worker consumes from, each with its consumer tag."""
+    tags: dict[str, Any] = getattr(consumer.task_consumer, "_active_tags", {})
+    return tags
 
 
 ANSWER_WITHIN = 0.5  # seconds that the store may take; about fifty times the usual
@@ -53,24 +96,10 @@ class StoreQuery:
             return otherwise
 
 
-#: A worker's handler for the messages of one task: ``strategy(message, body, ack, …)``.
-Strategy = Callable[..., Any]
-
-
-def wrap_strategies(consumer: Any, wrap: Callable[[Strategy], Strategy]) -> None:
-    """Replace each strategy of a worker's consumer with ``wrap(strategy)``."""
-    plain = consumer.update_strategies
-
-    def update_strategies() -> None:
-        plain()
-        for name, strategy in consumer.strategies.items():
-            consumer.strategies[name] = wrap(strategy)
-
-    consumer.update_strategies = update_strategies
-
-
 class Waker:
-    """A way into a worker's loop, if that has a hub.
+    """Calls a function in a worker's loop, if that has a hub, when another thread asks for it.
+
+    The oldest kombu's hub cannot be called from another thread, so a pipe wakes it.
 
     Args:
         call: The function; an exception of it would end the worker.

@@ -1,10 +1,4 @@
-"""Drops duplicates: relayed tasks of which another copy has reached a worker before.
-
-    a worker's consumer --> GuardingStep --> checks each message before its task is accepted
-
-The setting ``delayq_once`` turns it on. ``store.copies`` has the records on which it relies.
-
-Lets a worker drop duplicates of a relayed task, if ``delayq_once`` is set.
+"""Lets a worker drop duplicates of a relayed task, if ``delayq_once`` is set.
 
     message --> relayed? --> guarded? --> which attempt came first? --> this one: runs
                   | no          | no        | the store is down          another: dropped
@@ -64,10 +58,9 @@ from ..core.message.headers import (
 from ..core.services import Services, find
 from ..core.store import checked_id, target_of
 from ..core.text import logger_of
-from .consumer import ASK_AGAIN, StoreQuery, Strategy, wrap_strategies
+from .consumer import ASK_AGAIN, StoreQuery, look_first, queue_by_tag
 
 logger = logger_of(__name__)
-
 
 MOST_ATTEMPTS = 2**31  # a relay never reaches this number
 
@@ -92,8 +85,7 @@ class GuardingStep(bootsteps.Step):
     def __init__(self, consumer: Any, **_: Any) -> None:
         services = find(consumer.app)
         if services is not None and works(Feature.ONCE):
-            guard = Guard(services, consumer)
-            wrap_strategies(consumer, guard.guarding)
+            look_first(consumer, "copies", Guard(services, consumer).drops)
 
 
 class Guard:
@@ -104,15 +96,12 @@ class Guard:
         self._consumer = consumer
         self._asking = StoreQuery(_UNKNOWN)
 
-    def guarding(self, strategy: Strategy) -> Strategy:
-        """*strategy*, for all messages but those that are dropped."""
-
-        def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
-            if self._is_second(message) or self._is_taken(message) or self._waits(message):
-                return ack(logger, self._consumer.connection_errors)
-            return strategy(message, body, ack, *rest)
-
-        return received
+    def drops(self, message: Any, _body: Any, ack: Any) -> bool:
+        """Acknowledge a message that is not to run; return whether it is one."""
+        if not (self._is_second(message) or self._is_taken(message) or self._waits(message)):
+            return False
+        ack(logger, self._consumer.connection_errors)
+        return True
 
     def _is_second(self, message: Any) -> bool:
         copy = self._copy_of(message) if ATTEMPT_HEADER in message.headers else None
@@ -176,12 +165,8 @@ class Guard:
 
         An exchange may lead to several queues, and each gets its copy.
         """
-        info = message.delivery_info or {}
-        if not info.get("exchange"):
-            return ""
-        tag = info.get("consumer_tag")
-        tags = getattr(self._consumer.task_consumer, "_active_tags", {})
-        return next((queue for queue, its_tag in tags.items() if its_tag == tag), None)
+        is_direct = not (message.delivery_info or {}).get("exchange")
+        return "" if is_direct else queue_by_tag(self._consumer, message)
 
 
 def _eta_ms(headers: Any) -> int:

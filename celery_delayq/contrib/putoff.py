@@ -1,28 +1,17 @@
-"""Lets a running task put itself off, by ``raise self.defer(after=5)``.
+"""Lets a running task put itself off: it runs again, with the same id, at a later time.
 
-    DelayQ(app) ---> set_up, configured    existing tasks, and tasks that are created later
-    a worker ------> in_worker             tasks whose class has an ``on_bound`` of its own
-
-``defer`` has the exception that the task raises; ``catching`` catches it and schedules the task.
-
-Catches ``Defer``: the same task runs again, with the same id, at a later time.
-
-    raise Defer(after=5) --> caught around the task's code --> its next run is an entry --> Ignore
-                                 |                                  | the store does not take it
-                                 +-- eager: runs again at once      +--> a message with an eta
+    raise self.defer(after=5) --> caught around its code --> its next run is an entry --> Ignore
+                                      |                        | the store does not take it
+                                      +-- eager: at once       +--> a message with an eta
 
 It is caught innermost, before ``autoretry_for`` or a tracer could take it for a failure. On
 ``Ignore``, Celery acknowledges the message and notifies neither callbacks, chord nor result
 backend. The entry exists by then and names the message, so if the broker delivers the message
-again, the worker drops it.
+again, the worker drops it. An uncaught ``Defer`` is an error like any other: the task fails, and is
+not lost.
 
-An uncaught ``Defer`` is an error like any other: the task fails, and is not lost.
-
-Notes the serializer of a received message, which its task's request lacks.
-
-    message --> its content type is not the app's? --> header --> request --> its next run
-
-Celery's own retry takes the task's serializer, and so fails, or turns tuples into lists.
+``set_up`` and ``configured`` let tasks of each process put themselves off; ``in_worker`` also those
+whose class has an ``on_bound`` of its own. ``NotingStep`` notes the serializer of each message.
 """
 
 from __future__ import annotations
@@ -46,7 +35,7 @@ from ..core.message.headers import PUT_OFFS_HEADER, SERIALIZER_HEADER, identity_
 from ..core.scheduling.intercept import Request
 from ..core.services import Services, find
 from ..core.text import logger_of
-from .consumer import Strategy, wrap_strategies
+from .consumer import look_first
 
 __all__ = ["Defer", "configured", "in_worker", "set_up"]
 
@@ -188,22 +177,22 @@ def _take_back_state(task: Task, request: Context) -> None:
 
 
 class NotingStep(bootsteps.Step):
-    """Lets a worker's consumer note the serializers of messages."""
+    """Lets a worker's consumer note the serializer of a message, which its task's request lacks.
+
+    Celery's own retry takes the task's serializer, and so fails, or turns tuples into lists.
+    """
 
     def __init__(self, consumer: Any, **_: Any) -> None:
         if find(consumer.app) is None or not works(Feature.PUTTING_OFF):
             return
         usual = consumer.app.conf.task_serializer
 
-        def noting(strategy: Strategy) -> Strategy:
-            def received(message: Any, *rest: Any) -> Any:
-                message.headers.pop(SERIALIZER_HEADER, None)  # any program may have written it
-                with suppress(KeyError):  # the worker will refuse the message
-                    name = serializer_of(message.content_type)
-                    if name != usual:
-                        message.headers[SERIALIZER_HEADER] = name
-                return strategy(message, *rest)
+        def note(message: Any, *_: Any) -> bool:
+            message.headers.pop(SERIALIZER_HEADER, None)  # any program may have written it
+            with suppress(KeyError):  # the worker will refuse the message
+                name = serializer_of(message.content_type)
+                if name != usual:
+                    message.headers[SERIALIZER_HEADER] = name
+            return False
 
-            return received
-
-        wrap_strategies(consumer, noting)
+        look_first(consumer, "putoff", note)

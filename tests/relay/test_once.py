@@ -118,7 +118,7 @@ def test_the_log_names_what_is_dropped_and_why(house, receiver, caplog):
 
     send(house, receiver, *reversed(copies))
 
-    said = [one for one in caplog.records if one.name.endswith("guard")]
+    said = [one for one in caplog.records if one.name.endswith("contrib.copies")]
     assert [(one.levelno, one.getMessage()) for one in said] == [
         (
             logging.INFO,

@@ -1,7 +1,7 @@
 r"""Moves messages from processes without this package into the store, instead of holding them.
 
-    message --> has an option of ours? --> scheduled at once                    asked
-           \--> has a far eta? -----------> buffer --> thread --> store         far, batches
+    message --> has an option of ours? --> scheduled at once                    adopting
+           \--> has a far eta? -----------> buffer --> thread --> store         messages, batches
                   | no, or unclear                       |
                   +--- Celery's own way <--- refused ----+--- stored --> ack    adopting
 

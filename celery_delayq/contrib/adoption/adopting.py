@@ -1,11 +1,11 @@
-"""A worker's side of adoption: receives messages, acknowledges them, or returns them to Celery.
+"""A worker's side of adoption: it takes messages, and acknowledges them or returns them to Celery.
 
-Finds the queue that a message came from; an exchange may lead to several.
+    a message --> asks for a time: scheduled at once, if its store answers
+              --> has a far eta: batches --> decided: acknowledged, or passed on to Celery
 
-Schedules messages that a process without ``DelayQ(app)`` sent at once.
-
-Celery passes an unknown option on as a property of the message. (AMQP drops such a property, other
-brokers keep it.) A worker finds the property here and schedules the message.
+A process without ``DelayQ(app)`` may call with options of ours. Celery passes an unknown option on
+as a property of the message. (AMQP drops such a property, other brokers keep it.) A worker finds
+the property here.
 """
 
 from __future__ import annotations
@@ -25,108 +25,19 @@ from ...core.services import Services, find
 from ...core.store import Receipt
 from ...core.store.changes import Removal
 from ...core.text import logger_of
-from ..consumer import StoreQuery, Strategy, Waker, wrap_strategies
+from ..consumer import StoreQuery, Waker, look_first, queue_by_tag, tags_of
 from .batches import Batches, is_stored
 from .messages import Entering, Far, asks_for_a_time, far_of, has_eta, never, schedule_delivered
 
 logger = logger_of(__name__)
 
-
+SETTLED_WITHIN = 0.1  # seconds that a loop without a hub waits for a message to be settled
+WAIT_AGAIN = 5.0  # seconds without such waits, after one that was too short
 KEEP = 5.0  # seconds for which an exchange's bindings are cached
 MOST = 1000  # cached pairs of exchange and routing key
 
 # kombu's fanouts are no lists in Redis, so no worker would take a message out of one.
 _LISTS = ("direct", "topic")
-
-
-class Queues:
-    """The queues that a worker consumes from."""
-
-    def __init__(self, consumer: Any) -> None:
-        self._consumer = consumer
-        self._found: dict[tuple[str, str], tuple[str | None, float]] = {}
-
-    def of(self, message: Any) -> str | None:
-        """Return the queue of a received message; ``None`` if it is not certain."""
-        info = message.delivery_info or {}
-        tag = info.get("consumer_tag")
-        tags = getattr(self._consumer.task_consumer, "_active_tags", {})
-        if tag is not None:
-            return next((queue for queue, its_tag in tags.items() if its_tag == tag), None)
-        exchange, key = info.get("exchange") or "", info.get("routing_key")
-        if exchange:
-            key = self._bound(message.channel, exchange, key)
-        return key if key in tags else None
-
-    def _bound(self, channel: Any, exchange: str, key: Any) -> str | None:
-        now = clock.monotonic()
-        queue, until = self._found.get((exchange, key), (None, 0.0))
-        if now >= until:
-            queue = _only_queue(channel, exchange, key)
-            if len(self._found) >= MOST:
-                self._found.clear()
-            self._found[exchange, key] = queue, now + KEEP
-        return queue
-
-
-def _only_queue(channel: Any, exchange: str, key: Any) -> str | None:
-    try:
-        kind = channel.typeof(exchange, None)  # one that this worker has declared
-        found = set(kind.lookup(channel.get_table(exchange), exchange, key, None))
-    except Exception:
-        return None
-    return found.pop() if len(found) == 1 and kind.type in _LISTS else None
-
-
-def adopting(interceptor: Interceptor, strategy: Strategy, consumer: Any) -> Strategy:
-    """*strategy*, for all messages but those that should have been scheduled."""
-
-    def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
-        if not asks_for_a_time(message):
-            return strategy(message, body, ack, *rest)
-        try:
-            _schedule(interceptor, message)
-        except StoreError as error:
-            # It must neither run now nor be lost, so the broker keeps it and delivers it again.
-            logger.error("task %s: left to its broker, not scheduled: %s", _id(message), error)
-        except (DelayQError, KeyError) as error:
-            logger.error("task %s: runs at once: %s; %s", _id(message), error, _blame(message))
-            return strategy(message, body, ack, *rest)
-        else:
-            ack(logger, consumer.connection_errors)
-        return None
-
-    return received
-
-
-def _schedule(interceptor: Interceptor, message: Any) -> None:
-    task_id = _id(message)
-    try:
-        receipt = schedule_delivered(interceptor, message)
-    except AlreadyScheduled:
-        waits = True  # and is being published
-    else:
-        waits = receipt.existed and receipt.task_id == task_id
-    if waits:
-        # Delivered again, as its acknowledgement was lost.
-        logger.warning("task %s: dropped this copy, as the task is already waiting", task_id)
-    elif receipt.existed:
-        logger.warning("task %s: dropped, as task %s has its key", task_id, receipt.task_id)
-    else:
-        logger.warning("task %s: scheduled on arrival; %s", task_id, _blame(message))
-
-
-def _blame(message: Any) -> str:
-    where = message.headers.get("origin", "some process")
-    return f"{where} sent it at once, as its app has no DelayQ; create DelayQ(app) there"
-
-
-def _id(message: Any) -> Any:
-    return message.properties.get("correlation_id")
-
-
-SETTLED_WITHIN = 0.1  # seconds that a loop without a hub waits for a message to be settled
-WAIT_AGAIN = 5.0  # seconds without such waits, after one that was too short
 
 _TAKEN = "task %s: dropped, as it was adopted at an earlier delivery"
 _UNKNOWN = "left to Celery, whether it was adopted or not"
@@ -140,13 +51,8 @@ class AdoptingStep(bootsteps.StartStopStep):
         self.enabled = services is not None and works(Feature.ADOPTING)
         if services is None or not self.enabled:
             return
-        self._worker = worker = Worker(services, consumer)
-        interceptor = Interceptor(services, never)
-
-        def looked_at(strategy: Strategy) -> Strategy:
-            return adopting(interceptor, worker.adopting(strategy), consumer)
-
-        wrap_strategies(consumer, looked_at)
+        self._worker = Worker(services, consumer)
+        look_first(consumer, "adoption", self._worker.takes)
 
     def start(self, _consumer: Any) -> None:
         self._worker.connected()
@@ -171,8 +77,9 @@ class Worker:
     def __init__(self, services: Services, consumer: Any) -> None:
         self._services = services
         self._consumer = consumer
-        self._queues = Queues(consumer)
+        self._queues = _Queues(consumer)
         self._entering = Entering(services)
+        self._interceptor = Interceptor(services, never)
         self._batches: Batches | None = None
         self._passed_on: Any = None
         self._raised = 0
@@ -210,21 +117,34 @@ class Worker:
 
     # In the consumer's thread.
 
-    def adopting(self, strategy: Strategy) -> Strategy:
-        """*strategy*, for all but the messages that are adopted."""
+    def takes(self, message: Any, body: Any, ack: Any) -> bool:
+        """Take a message that is to wait in the store; return whether it was taken."""
+        if asks_for_a_time(message) and self._is_not_to_run(message, ack):
+            return True
+        is_new = message is not self._passed_on and has_eta(message, body)
+        far = self._far_of(message, body) if is_new else None
+        if far is None:
+            return False
+        if self._adopts(replace(far, ack=ack)):
+            return True
+        if not self._was_adopted(far):
+            return False
+        ack(logger, self._consumer.connection_errors)
+        return True
 
-        def received(message: Any, body: Any, ack: Any, *rest: Any) -> Any:
-            is_new = message is not self._passed_on and has_eta(message, body)
-            far = self._far_of(message, body) if is_new else None
-            if far is None:
-                return strategy(message, body, ack, *rest)
-            if self._takes(replace(far, ack=ack)):
-                return None
-            if self._was_adopted(far):
-                return ack(logger, self._consumer.connection_errors)
-            return strategy(message, body, ack, *rest)
-
-        return received
+    def _is_not_to_run(self, message: Any, ack: Any) -> bool:
+        """Schedule a message that should have been; return false if it runs at once after all."""
+        try:
+            _schedule(self._interceptor, message)
+        except StoreError as error:
+            # It must neither run now nor be lost, so the broker keeps it and delivers it again.
+            logger.error("task %s: left to its broker, not scheduled: %s", _id(message), error)
+        except (DelayQError, KeyError) as error:
+            logger.error("task %s: runs at once: %s; %s", _id(message), error, _blame(message))
+            return False
+        else:
+            ack(logger, self._consumer.connection_errors)
+        return True
 
     def _far_of(self, message: Any, body: Any) -> Far | None:
         """Return a message with an eta as a candidate; ``None`` leaves it to Celery."""
@@ -241,7 +161,7 @@ class Worker:
             return None
         return far_of(self._services, message, body, self._queues.of(message), after)
 
-    def _takes(self, far: Far) -> bool:
+    def _adopts(self, far: Far) -> bool:
         """Take a message, to be settled later; return whether it was taken."""
         batches = self._batches
         if batches is None or not far.is_far or not batches.put(far):
@@ -329,3 +249,66 @@ def _is_revoked(message: Any) -> bool:
     """Whether this worker may have to drop a message, revoked by its id or by its stamps."""
     stamped = state.revoked_stamps and message.headers.get("stamped_headers")
     return message.properties["correlation_id"] in state.revoked or bool(stamped)
+
+
+def _schedule(interceptor: Interceptor, message: Any) -> None:
+    task_id = _id(message)
+    try:
+        receipt = schedule_delivered(interceptor, message)
+    except AlreadyScheduled:
+        waits = True  # and is being published
+    else:
+        waits = receipt.existed and receipt.task_id == task_id
+    if waits:
+        # Delivered again, as its acknowledgement was lost.
+        logger.warning("task %s: dropped this copy, as the task is already waiting", task_id)
+    elif receipt.existed:
+        logger.warning("task %s: dropped, as task %s has its key", task_id, receipt.task_id)
+    else:
+        logger.warning("task %s: scheduled on arrival; %s", task_id, _blame(message))
+
+
+def _blame(message: Any) -> str:
+    where = message.headers.get("origin", "some process")
+    return f"{where} sent it at once, as its app has no DelayQ; create DelayQ(app) there"
+
+
+def _id(message: Any) -> Any:
+    return message.properties.get("correlation_id")
+
+
+class _Queues:
+    """Finds the queue that a message came from; an exchange may lead to several."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self._found: dict[tuple[str, str], tuple[str | None, float]] = {}
+
+    def of(self, message: Any) -> str | None:
+        """Return the queue of a received message; ``None`` if it is not certain."""
+        info = message.delivery_info or {}
+        if info.get("consumer_tag") is not None:
+            return queue_by_tag(self._consumer, message)
+        exchange, key = info.get("exchange") or "", info.get("routing_key")
+        if exchange:
+            key = self._bound(message.channel, exchange, key)
+        return key if key in tags_of(self._consumer) else None
+
+    def _bound(self, channel: Any, exchange: str, key: Any) -> str | None:
+        now = clock.monotonic()
+        queue, until = self._found.get((exchange, key), (None, 0.0))
+        if now >= until:
+            queue = _only_queue(channel, exchange, key)
+            if len(self._found) >= MOST:
+                self._found.clear()
+            self._found[exchange, key] = queue, now + KEEP
+        return queue
+
+
+def _only_queue(channel: Any, exchange: str, key: Any) -> str | None:
+    try:
+        kind = channel.typeof(exchange, None)  # one that this worker has declared
+        found = set(kind.lookup(channel.get_table(exchange), exchange, key, None))
+    except Exception:
+        return None
+    return found.pop() if len(found) == 1 and kind.type in _LISTS else None

@@ -1,11 +1,8 @@
-"""Selects the messages to adopt: those with a far eta that can be read in one way only.
+"""Which messages are adopted, and the entry of each.
 
-Turns messages that a broker delivered into entries.
-
-schedule_delivered  schedules by the options in the message's properties
-entry_of            makes the entry alone, for a caller that writes many at once
-
-Writes adopted messages into the store as entries.
+far_of              selects: a far eta, and only one way to read the message
+schedule_delivered  schedules a message by the options in its properties
+Entering            writes many messages, in one step
 """
 
 from __future__ import annotations
