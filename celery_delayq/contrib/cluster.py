@@ -1,44 +1,23 @@
 """Redis Cluster: finds each shard of a store at the node that serves its slot.
 
-    a redis+cluster:// URL --> address --> SlotOwner --asks--> slots --> the nodes
-                                              '-- topology <-- MOVED
+    SlotOwner --asks--> SlotQuery --CLUSTER SLOTS--> one node after the other
+        '-- Topology: the owner of each slot that a shard has, and the nodes to ask
+              ^ an answer teaches all of them
+              ^ MOVED teaches one, and puts the others in doubt
+              ^ a broken link makes all forget that node
 
 All keys of a shard have one hash tag, so they are on one node. ``contrib/moving.py`` describes how
-a process finds that node; ``slot_owner``, what each refusal of a Cluster means; ``topology``, what
-the shards of a store share.
+a process finds that node. If a link breaks or is silent, the process asks another node as well.
+Every version of Redis and Valkey answers ``CLUSTER SLOTS``; ``CLUSTER SHARDS`` needs Redis 7.
 
-Asks the nodes of a Cluster which of them serves a slot, one node after the other.
-
-    a node --> the next node --> ...      until one names a node that can be used
-      |             |
-      down, silent, or without an answer: the reason is kept
-
-Each node has a share of the time. Every version of Redis and Valkey answers ``CLUSTER SLOTS``;
-``CLUSTER SHARDS`` needs Redis 7.
-
-A process's knowledge of a Cluster: the owner of each slot of the store, and the nodes to ask.
-
-shard --> its slot --> the owner, remembered
-                         ^ an answer to CLUSTER SLOTS teaches all of them
-                         ^ MOVED teaches one, and puts the others in doubt
-                         ^ a broken link makes all forget that node
-
-A Redis that is found through the nodes of a Cluster: the current owner of a shard's slot.
-
-``contrib/moving.py`` describes how a process finds such a master. Here it asks nodes, by
-``cluster.py``, and a refusal says more. Redis did nothing, and
+A refusal says more than one of a single Redis. Redis did nothing, and
 
     MOVED              names the new owner: go there at once
     ASK, TRYAGAIN      the slot is being moved: try again after a pause
     CLUSTERDOWN        no node serves the slot: the same, and ask another node for the owner
 
-If a link breaks or is silent, the process asks another node as well. The shards of a store share
-what they learn; see ``cluster.py``.
-
 A script declares every key that it may touch, and most of these are empty. So while a slot is moved
 key by key, both nodes refuse with TRYAGAIN or ASK. Following an ASK would only meet a TRYAGAIN.
-
-Reads a redis+cluster:// URL and its options.
 """
 
 from __future__ import annotations

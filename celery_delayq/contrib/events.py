@@ -1,28 +1,16 @@
 """Sends signals and events about what happens to tasks.
 
-    a step --> hooks --> telling --> celery_delayq.signals, task_revoked
-                                 --> sending: task-sent, task-revoked
-    a retry that is cancelled early --> retries --> REVOKED
+    a step --> hooks ---> celery_delayq.signals
+                     ---> celery.signals.task_revoked, as if a worker had sent it
+                     ---> events: task-sent, task-revoked, for Flower and ``celery events``
+    a retry that is cancelled before its worker stored RETRY ---> REVOKED
 
 ``celery_delayq/signals.py``, which users import, has the signals themselves.
 
-Lets a retry that is cancelled before its worker stored ``RETRY`` end up ``REVOKED``.
-
-Sends events about scheduled and cancelled tasks, for Flower and ``celery events``.
-
-    scheduled --> task-sent, with its due time as eta           if task_send_sent_event is on
-    cancelled, skipped --> task-revoked
-
-Like a worker's, they go through Celery's own dispatcher, in lists. Each process keeps a connection
-for each kind: those in the app's pool have no time limit, and the call under way may hold the last.
-If the broker is down or hangs, a call takes some two seconds longer at most, and calls in the next
-five seconds take no longer.
-
-Reports what happens to tasks: by this package's signals, Celery's ``task_revoked``, and events.
-
-a step --> Hooks --> Telling ---> celery_delayq.signals
-                             ---> celery.signals.task_revoked, as if a worker had sent it
-                             ---> events: task-sent, task-revoked
+Events go through Celery's own dispatcher, as a worker's do, in lists. Each process keeps a
+connection for each kind: those in the app's pool have no time limit, and the call under way may
+hold the last. If the broker is down or hangs, a call takes some two seconds longer at most, and
+calls in the next five seconds take no longer.
 """
 
 from __future__ import annotations

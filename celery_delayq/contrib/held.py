@@ -1,16 +1,5 @@
 """Reports to the store that a run which holds a unique key has begun, goes on, or has ended.
 
-    message with a hold --> the worker's Request --begun, retried, ended--> Reporter --> the store
-
-``watching`` sees in the worker's main process how each run goes; ``reporting`` sends the words.
-
-Sends words about held keys to the store, in a thread of a worker's main process.
-
-The worker's own loop does not wait for the store. While that is away, the thread tries again; a
-word that is lost after all costs no more than the rest of the time for which the key is held.
-
-Watches the runs of a worker whose tasks hold unique keys.
-
     received --> accepted --> success ------------------------------------> free
         |           |    +--> failure, Ignore, Reject, ------------------> free
         |           |    |    time limit, lost child, no word at all
@@ -22,6 +11,10 @@ Watches the runs of a worker whose tasks hold unique keys.
 All of this shows in the worker's main process, whatever its pool; a child that dies is seen there
 as well. A key is freed only after its message was acknowledged, so that no redelivery finds it
 free. It is freed even if Celery raises on the way there, as it does without its result backend.
+
+The worker's own loop does not wait for the store: a thread sends the words. While the store is
+away, the thread tries again; a word that is lost after all costs no more than the rest of the time
+for which the key is held.
 """
 
 from __future__ import annotations

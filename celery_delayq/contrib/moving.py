@@ -7,18 +7,15 @@
 
 The process remembers the address until a connection to it fails, a refusal says that the master is
 elsewhere, or the process hears of a new master. Idle connections to another address are closed.
-Each leaf knows whom to ask and what a refusal says; ``moving.py`` decides which of two
-answers counts.
-
-Remembers a master that may move, for a process, and since when it is known.
+Each leaf knows whom to ask and what a refusal says; :class:`MasterCache` decides which of two
+answers counts:
 
     a sentinel or MOVED --moved--> heard --+
                                            +--> the later of the two counts
     asked, tried --------learn---> named --+
 
-Each of the two is written in one step, and only :meth:`MasterCache.moved` writes ``heard``. So a
-connect that ends late does not overwrite a newer announcement. No lock: an interrupted caller could
-leave it held.
+Each of the two is written in one step, and only ``moved`` writes ``heard``. So a connect that ends
+late does not overwrite a newer announcement. No lock: an interrupted caller could leave it held.
 """
 
 from __future__ import annotations

@@ -1,30 +1,13 @@
 """Redis Sentinel: finds the broker or the store as the current master of a group.
 
-    a sentinel:// URL --> address --> SentinelGroup --asks--> query --> the sentinels
-                                          '-- known_master <--heard-- failover_listener
+    SentinelGroup --asks----> MasterQuery ------> the sentinels, one after another
+          '-------<--hears--- FailoverListener <--+switch-master-- one of them
 
-``contrib/moving.py`` describes how a process finds the master; ``group``, how it learns that it has
-moved.
-
-Hears from a sentinel at once when a group has a new master.
-
-    sentinel --PUBLISH +switch-master--> FailoverListener --> the group knows the new address
-
-Scanners wait on it beside their subscription. Callers check for messages, without a thread.
-
-Asks sentinels for the master of a group, one after another, each with a share of the time.
-
-first the one that was right last --> next --> ...      until one names a usable master
-        |                              |
-        down, silent, no sentinel, or one that knows too few others: the reason is noted
-
-A Redis that is found through Redis Sentinel: the current master of a group.
-
-``contrib/moving.py`` describes how a process finds such a master. Here it asks sentinels, and a
-server has to confirm that it is a master. ``sentinel.py`` hears of a new master at once;
-``sentinel.py`` asks the sentinels.
-
-Reads sentinels and their master from kombu's URLs and options.
+``contrib/moving.py`` describes how a process finds a master. Here sentinels name it, each within a
+share of the time, and it has to confirm that it is one. The one that was right last is asked first;
+one that is down, silent or no sentinel, or that knows too few others, is left out, and the reason
+noted. Scanners wait on the listener beside their subscription; callers check it for messages,
+without a thread.
 """
 
 from __future__ import annotations

@@ -2,18 +2,12 @@
 
     launch(steps) --each--> broker, result backend, or the store if the part waits by itself
         | one fails
-        +--> that step and the rest wait, and are tried again: see :mod:`.waiting`
+        +--> refused: that step and the rest wait in the store, and are tried again
+        '--> dead: after a day, or at once if another try cannot help; `retry` begins anew
 
 The launch is acknowledged when it ends. If its worker dies, the broker delivers it again, and parts
-that were sent before are sent again, with the same ids and marked as such.
-
-Lets a launch that failed wait in the store: as a refused entry, or at last as a dead letter.
-
-    failed --> refused, until its next try --> launched again, from the failed step on
-        |
-        +----> dead: after a day, or at once if another try cannot help; `retry` begins anew
-
-So lists, the page, ``health`` and metrics show it as they show a task that its broker refuses.
+that were sent before are sent again, with the same ids and marked as such. Lists, the page,
+``health`` and metrics show a launch that waits as they show a task that its broker refuses.
 """
 
 from __future__ import annotations

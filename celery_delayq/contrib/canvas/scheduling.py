@@ -1,14 +1,12 @@
 """Schedules a canvas as one entry: Celery applies it, and a task of this package has the messages.
 
+    marked      a copy whose first parts, which Celery sends at once, are known by an option:
+                a chain's first step, a group's members, a chord's header or else its body
+    schedule    the entry of its launch
+
 The task goes to the queue of the part that runs first, so a worker that consumes only that queue
 launches it. Nothing is sent, and the result backend notes nothing of a chord, before it is due: a
 chord's counter expires a day after it was set.
-
-Finds the parts of a canvas that run first: Celery sends those at once, and workers the others.
-
-chain   those of its first step
-group   those of each member
-chord   those of its header; without one, those of its body
 """
 
 from __future__ import annotations

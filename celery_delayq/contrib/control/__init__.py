@@ -1,8 +1,8 @@
 """Remote control: ``revoke`` and ``inspect`` reach the tasks that wait in the store.
 
-    app.control ------> revoking    ``revoke`` cancels waiting tasks
-    a worker's panel -> revoking    so do its commands; ``scheduled``, ``query_task`` show them
-                     -> panel       ``inspect delayq``
+    app.control ------> remote    ``revoke`` cancels waiting tasks
+    a worker's panel -> remote    so do its commands; ``scheduled``, ``query_task`` show them
+                     -> panel     ``inspect delayq``
 
 Workers are not told to revoke tasks that never reached them.
 """

@@ -1,13 +1,12 @@
-"""Shows waiting tasks in the form in which a worker shows the eta tasks that it holds.
+"""Lets remote control, a worker's and the app's, reach the tasks that wait in the store.
+
+    a worker's panel -> in_worker          ``revoke`` and ``terminate`` cancel waiting tasks;
+                                           ``scheduled`` and ``query_task`` show them
+    app.control ------> RevokingControl    its ``revoke`` cancels them, too
 
 ``celery inspect scheduled``, ``app.control.inspect().scheduled()`` and Flower's page of a worker
-list them, and ``inspect query_task`` shows single ones. Waiting tasks belong to no worker, so every
-worker shows the same.
-
-Lets remote control, a worker's and the app's, reach the store.
-
-``revoke`` and ``terminate`` cancel waiting tasks; ``inspect scheduled`` and ``query_task`` show
-them. ``inspect delayq`` shows the state of the store.
+list waiting tasks in the form in which a worker shows the eta tasks that it holds. They belong to
+no worker, so every worker shows the same. ``inspect delayq`` shows the state of the store.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@
 
 Scripts write these lists of the store if ``delayq_history``, the number to keep of each, is set. So
 a change of many is one line, and its tasks push no other event out.
-
-The method that the history adds to ``DelayQ``.
 """
 
 from __future__ import annotations

@@ -5,11 +5,8 @@
     a worker --> MetricsStep --> an HTTP server with both, if delayq_metrics_port is set
 
 ``alerts.yml`` and ``grafana.json`` beside this file are rules and a dashboard to copy. ``names.py``
-lists the metrics. Modules are imported on first use.
-
-The step of a worker that serves metrics, if ``delayq_metrics_port`` is set.
-
-Every worker loads this module, so nothing here imports prometheus-client before it is needed.
+lists the metrics. Every worker loads this module, so nothing here imports prometheus-client before
+it is needed.
 """
 
 from __future__ import annotations
@@ -28,24 +25,20 @@ if TYPE_CHECKING:
 __all__ = ["Collector", "watch"]
 
 
-_HOMES = {"Collector": ".serving", "watch": ".serving"}
+_MISSING = "None, as prometheus-client is missing: pip install 'celery_delayq[metrics]'"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import serving
+
+    return getattr(serving, name)
 
 
 def beside_scanner(app: Any) -> Serving | None:
     """Return the server with which the command ``scan`` serves metrics, if one is configured."""
     return serving_of(app.delayq)
-
-
-def __getattr__(name: str) -> Any:
-    # A worker loads its step from here even if prometheus-client is not installed.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name], __name__), name)
-
-
-_MISSING = "None, as prometheus-client is missing: pip install 'celery_delayq[metrics]'"
 
 
 class MetricsStep(bootsteps.StartStopStep):

@@ -1,8 +1,8 @@
-"""Serves metrics from a scanner's process, with prometheus-client's HTTP server.
+"""Counts the steps of a process, reads the state of its store, and serves both to Prometheus.
 
-Counters and histograms of one process, fed by the hooks of its steps.
-
-Gauges of the store, read at each scrape.
+hooks of the steps --> Totals: counters and histograms of this process
+a scrape ------------> Collector: gauges, read from the store at that moment
+Serving: prometheus-client's HTTP server, in the process of a scanner
 """
 
 from __future__ import annotations

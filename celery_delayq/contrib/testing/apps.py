@@ -1,6 +1,6 @@
-"""Finds the app under test.
+"""Which apps a test may use: finds the one under test, and refuses the stores of others.
 
-Refuses the stores of apps that no test has isolated: pytest's option ``delayq_forbid_store``.
+Pytest's option ``delayq_forbid_store`` asks for the latter.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Sets aside parts of a test's process, and puts them back.
-
-A clock that a test moves: the scripts', the app's and this package's, all alike.
+"""A clock that a test moves: the scripts', the app's and this package's, all alike.
 
     advance --> clock, a key beside the store's --> clock_us of the scripts
             |     in the same step: heartbeats move along, and scanners are woken
@@ -9,6 +7,8 @@ A clock that a test moves: the scripts', the app's and this package's, all alike
 The scripts differ from those in production only in their function ``clock_us``. It finds its key
 beside the script's first one, so that the text is the same for each prefix: a real server keeps
 every script that it receives.
+
+First come the ways to set aside parts of a test's process, and to put them back.
 """
 
 from __future__ import annotations

@@ -1,18 +1,11 @@
-"""Isolates an app for the length of a test.
+"""Isolates an app for the length of a test: a store, a broker, results and a clock of its own.
 
-The undocumented names of Celery and kombu that a test's isolation relies on.
+    isolated --> the store: fakeredis in this process, or a Redis with a prefix for this test
+             --> the broker and the results: in memory, polled more often
+             --> the app: other settings, without its open connections and caches
 
-They are checked when an app is isolated; no process in production needs them.
-
-The result backend of an isolated app: Celery's in memory, polled more often.
-
-Stores for isolated apps: a Redis inside this process, or a prefix of a real one.
-
-The one inside is fakeredis with its TCP server on loopback, so this package talks to it as it does
-in production. Each process starts one on first use. Each test has a prefix of its own, and deletes
-its keys at the end.
-
-Gives an app other settings for the length of a test, without its open connections and caches.
+fakeredis runs with its TCP server on loopback, so this package talks to it as it does in
+production. Each process starts one on first use. Each test deletes its keys at the end.
 """
 
 from __future__ import annotations
@@ -44,6 +37,8 @@ from ...core.store.scripts import Scripts
 from .clock import Clock, MovedScripts, clock_key, emptied, kept, put, without_variables
 from .tested import IsolatedDelayQ
 
+# Undocumented names of Celery and kombu. They are checked when an app is isolated, as no process in
+# production needs them.
 LEANS_ON = (
     "celery._state:_set_task_join_will_block",
     "celery._state:_tls",

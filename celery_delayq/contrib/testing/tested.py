@@ -1,7 +1,4 @@
-"""The ``DelayQ`` of a test.
-
-Runs Celery's own worker for tests in a thread of the test's process, without a trace.
-"""
+"""The ``DelayQ`` of a test; and Celery's own worker for tests, run without a trace."""
 
 from __future__ import annotations
 

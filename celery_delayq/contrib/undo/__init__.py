@@ -4,8 +4,6 @@
 
 The setting ``delayq_undo`` says for how long, and of how many tasks, lines are kept. A line depends
 on nothing else in the store.
-
-The methods that the undo adds to ``DelayQ``.
 """
 
 from __future__ import annotations

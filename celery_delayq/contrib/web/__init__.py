@@ -14,19 +14,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .telling import page_changed
+
 if TYPE_CHECKING:
     from .app import wsgi
-    from .telling import page_changed
 
 __all__ = ["page_changed", "wsgi"]
-
-_HOMES = {"page_changed": ".telling", "wsgi": ".app"}
 
 
 def __getattr__(name: str) -> Any:
     # The command line imports this package even if Werkzeug is not installed.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    if name == "wsgi":
+        from .app import wsgi
 
-    return getattr(import_module(_HOMES[name], __name__), name)
+        return wsgi
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
