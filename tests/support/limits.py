@@ -108,7 +108,6 @@ LIMITS = {
     "web_list_look": "contrib.web.looking.LOOK",
     "web_list_shown": "contrib.web.looking.SHOWN",
     "web_others_s": "contrib.web.store_views.SECOND",
-    "web_undo_s": "contrib.web.views._SECOND",
     "web_bulk_s": "contrib.web.many.SECOND",
     "web_again_s": "contrib.web.app.AGAIN",
 }

@@ -124,8 +124,8 @@ def test_a_cancelled_task_whose_cancel_is_not_kept_has_no_button(app, browser, s
     assert "Undo" not in browser.get("/task", id="a").text
 
 
-def test_it_goes_in_steps_and_each_step_brings_others_back(app, browser, many, limits):
-    limits(web_undo_s=0, undo_chunk=2)
+def test_it_goes_in_steps_and_each_step_brings_others_back(app, browser, many, limits, short_steps):
+    limits(undo_chunk=2)
     page = cancelled(browser)
     page, said = browser.change(page.action_with("Undo")), []
     for _ in range(20):

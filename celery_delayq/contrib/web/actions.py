@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, unquote
 
 from werkzeug.exceptions import BadRequest
 
@@ -14,7 +15,6 @@ from ...core.errors import InvalidOption
 from ...core.store import Outcome, State
 from ...core.store.keys import checked_name
 from ...core.tasks.scheduled_task import ScheduledTask, json_facts_of
-from . import words
 from .visit import Mistyped, Visit, signed_url
 from .words import moment_of, moved, time_of, told_back
 
@@ -142,12 +142,12 @@ def means(visit: Visit, action: Action, value: str) -> str:
 
 def change(
     visit: Visit, action: Action, task_id: str, revision: int | None, options: dict[str, Any]
-) -> tuple[Outcome, str]:
-    """Change one task, and tell of it; return the outcome and the answer in words."""
+) -> Outcome:
+    """Change one task, and tell of it."""
     step = getattr(visit.delayq, action.method)
     outcome: Outcome = step(task_id, if_revision=revision, **options)
     visit.tell(action.name, {"task": task_id}, outcome)
-    return outcome, words.answer(visit, action.done, outcome, task_id)
+    return outcome
 
 
 def revision_in(text: str) -> int | None:
@@ -161,6 +161,17 @@ def revision_in(text: str) -> int | None:
     if not text.isascii() or not text.isdigit():
         raise InvalidOption("revision", text, "the revision of a task that you read")
     return int(text)
+
+
+def tick_of(task: ScheduledTask) -> str:
+    """Return the value of a task's checkbox: the revision that is shown, and the id."""
+    return f"{task.revision or ''} {quote(task.id, safe='')}"
+
+
+def ticked(tick: str) -> tuple[str, int | None]:
+    """Return the id and the revision in a checkbox's value."""
+    revision, _, task_id = tick.partition(" ")
+    return unquote(task_id), revision_in(revision)
 
 
 def values_of(visit: Visit, task: ScheduledTask) -> dict[str, str]:

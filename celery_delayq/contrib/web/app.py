@@ -129,7 +129,7 @@ VIEWS: dict[str, Callable[[Visit], Response]] = {
     "selected": many.selected,
     "everything": many.everything,
     "work": many.work,
-    "undo": views.undo,
+    "undo": many.undo,
     "paused": store_views.paused,
     "key": store_views.key,
     "history": store_views.history,

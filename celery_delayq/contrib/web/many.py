@@ -1,19 +1,17 @@
-"""Changes of the tasks that a user ticked: a question first, and then an answer for each.
+"""Changes of many tasks: of those that a user ticked, of all that a filter selects, and their undo.
 
-    tick --> POST /selected --> GET: how many? --> POST, sure --> GET: the answers
+    tick ---> POST /selected --> GET: how many? --> POST, sure --> GET: the answers
 
-The answers are in a signed URL, see ``visit.py``, as long as that has room for them.
+    filter -> POST /all --> GET /all counts --> "Cancel 5,000 tasks" --> POST /work --+
+                            ^  a second  |                               ^  a second  |
+                            +--continue--+                       GET /work <----------+
 
-Changes of all tasks that a filter selects, in steps; see ``many.py`` for single ones.
-
-    filter --> POST /all --> GET /all counts --> "Cancel 5,000 tasks" --> POST /work --+
-                             ^  a second  |                               ^  a second  |
-                             +--continue--+                       GET /work <----------+
+    a bulk -> POST /undo --> GET /undo --a second--> POST /undo ...      one task -> its page
 
 A step ends after a second, and its answer is a redirect: the next URL has the cursor, the counts,
 and with the cursor the bound of the selection, which is fixed when counting begins. So any process
-can take the next step, also after a reload. Tasks that are scheduled later are not changed. The URL
-is signed: see ``visit.py``.
+can take the next step, also after a reload. Tasks that are scheduled later are not changed. The
+URLs are signed, see ``visit.py``; so are those of answers, as long as a URL has room for them.
 """
 
 from __future__ import annotations
@@ -31,10 +29,9 @@ from werkzeug.utils import redirect
 from werkzeug.wrappers import Response
 
 from ...core import clock
-from ...core.errors import DelayQError, StoreError
+from ...core.errors import DelayQError, NotUndone, StoreError
 from ...core.hooks import part_of
 from ...core.store import Outcome, State
-from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.selection import Count, Selection, Tally, telling_so_far
 from ...core.text import plain
 from . import words
@@ -45,20 +42,23 @@ from .actions import (
     fixed_value,
     means,
     options_of,
-    revision_in,
+    ticked,
     undo_of,
 )
 from .guard import is_led_from_here
 from .looking import listed
-from .visit import LONGEST, Answer, Visit, answered, check_signed, signed_url
+from .views import one_task
+from .visit import LONGEST, Answer, Visit, answered, check_signed, led, signed_url
 from .words import FILTERS, in_url, picked
 
+SECOND = 1.0
+
 _FAILED = "failed"  # beside the values of Outcome
-
-
-def ticked(task: ScheduledTask) -> str:
-    """Return the value of a task's checkbox: the revision that is shown, and the id."""
-    return f"{task.revision or ''} {quote(task.id, safe='')}"
+_WAITING = [State.SCHEDULED.value, State.PAUSED.value]
+_OF_ACTION = ("action", "value", "bulk")
+_COUNTS = ("uncertain", "in_flight")
+_FIRST = 5  # tasks that the question before a bulk shows
+_REASONS = (20, 5, 1, 0)  # why tasks are not back: as many as a URL has room for
 
 
 def selected(visit: Visit) -> Response:
@@ -74,7 +74,7 @@ def selected(visit: Visit) -> Response:
             return _answers(visit, outcomes, visit.request.args["bulk"])
         return _question(visit, visit.request.args)
     action, form = action_for_many(visit), visit.request.form
-    ones = [_read(text) for text in form.getlist("one")]
+    ones = [ticked(text) for text in form.getlist("one")]
     if not ones:
         raise BadRequest("no task is ticked; tick some, or change all that match the filter")
     options = options_of(visit, action)
@@ -94,8 +94,7 @@ def selected(visit: Visit) -> Response:
         outcomes, status = _changed(visit, action, ones, options)
     texts = [f"{word} {quote(task_id, safe='')} {said}" for task_id, word, said in outcomes]
     said = {"action": action.name, "outcome": texts, "status": status, "bulk": bulk}
-    url = signed_url(visit, "selected", **said)
-    return redirect(url, 303) if len(url) <= LONGEST else _answers(visit, outcomes, bulk, status)
+    return led(visit, "selected", **said) or _answers(visit, outcomes, bulk, status)
 
 
 def _question(visit: Visit, values: MultiDict[str, str]) -> Response:
@@ -106,7 +105,7 @@ def _question(visit: Visit, values: MultiDict[str, str]) -> Response:
         "selected.html",
         action=action,
         ticks=ones,
-        ones=[_read(text)[0] for text in ones],
+        ones=[ticked(text)[0] for text in ones],
         value=values.get("value", ""),
         means=means(visit, action, values.get("value", "")),
         answers=None,
@@ -120,7 +119,7 @@ def _changed(
     outcomes: list[tuple[str, str, str]] = []
     for task_id, revision in ones:
         try:
-            outcome, _ = change(visit, action, task_id, revision, options)
+            outcome = change(visit, action, task_id, revision, options)
         except StoreError as error:
             outcomes.append((task_id, _FAILED, f"{plain(error)}; the tasks below were not tried"))
             rest = ones[len(outcomes) :]
@@ -159,18 +158,6 @@ def _answers(
         answers=answers,
         **undo_of(visit, action, bulk),
     )
-
-
-def _read(text: str) -> tuple[str, int | None]:
-    revision, _, task_id = text.partition(" ")
-    return unquote(task_id), revision_in(revision)
-
-
-SECOND = 1.0
-_WAITING = [State.SCHEDULED.value, State.PAUSED.value]
-_OF_ACTION = ("action", "value", "bulk")
-_COUNTS = ("uncertain", "in_flight")
-_FIRST = 5  # tasks that the question before a bulk shows
 
 
 def everything(visit: Visit) -> Response:
@@ -240,19 +227,17 @@ def work(visit: Visit) -> Response:
         cursor = _cursor(visit) if again else selection.cursor
         values = {**_in_url(visit), **numbers, "cursor": cursor}
         status = 503 if isinstance(error, StoreError) else 409
+        show = partial(_progress, action=action, numbers=numbers, cursor=cursor)
         try:
-            led = answered(visit, "work", str(error), status, **values)
+            return answered(visit, "work", show, str(error), status, **values)
         except StoreError:  # still away
-            led = None
-        shown = replace(visit, answer=Answer(str(error), status))
-        return led or _progress(shown, action, numbers, cursor)
+            return show(replace(visit, answer=Answer(str(error), status)))
     numbers |= _tell(visit, action, count)
     cursor = "" if is_over else selection.cursor
     return redirect(signed_url(visit, "work", **_in_url(visit), **numbers, cursor=cursor), 303)
 
 
 def _progress(visit: Visit, action: Action, numbers: dict[str, Any], cursor: str) -> Response:
-    is_well = visit.answer.is_done is not False and visit.may_write
     return visit.page(
         "work.html",
         action=action,
@@ -261,7 +246,7 @@ def _progress(visit: Visit, action: Action, numbers: dict[str, Any], cursor: str
         if cursor
         else "",
         **({} if cursor else undo_of(visit, action, visit.request.args.get("bulk", ""))),
-        goes_on=is_well and is_led_from_here(visit.request),
+        goes_on=visit.answer.is_done is not False and _goes_on(visit),
         **numbers,
     )
 
@@ -289,6 +274,77 @@ def _step_of(
     return move_by
 
 
+def undo(visit: Visit) -> Response:
+    """Bring tasks back, or say what is back.
+
+    The form has a task as ``one``, and ``now`` if it runs even if its due time is over; or the URL
+    has the ``bulk``, and is signed.
+    """
+    if visit.request.method != "POST":
+        check_signed(visit)
+        return _undone(visit)
+    now = "now" in visit.request.values
+    if "bulk" in visit.request.args:
+        check_signed(visit)
+        return _undo_bulk(visit, visit.request.args["bulk"], now=now)
+    task_id = visit.request.form.get("one")
+    if task_id is None:
+        raise BadRequest("no task is named; expected its id as one")
+    sentence, status, over = f"task {task_id} is back", 200, ""
+    try:
+        visit.delayq.undo(task_id, now=now)
+    except NotUndone as refused:
+        sentence, status, over = str(refused), 409, "1" if refused.reason == "overdue" else ""
+    visit.tell("undo", {"task": task_id}, status == 200)  # noqa: PLR2004
+    show = partial(one_task, task_id=task_id)
+    return answered(visit, "task", show, sentence, status, id=task_id, over=over)
+
+
+def _undo_bulk(visit: Visit, bulk: str, *, now: bool) -> Response:
+    """Bring tasks of a bulk back, for a second; the next step begins with those that are left."""
+
+    def bring_back(taken: _Taken) -> Any:
+        def progress(so_far: Any) -> None:
+            # Those that are refused stay, so a step that brings none back goes on to the end.
+            if so_far.done:
+                taken(so_far)
+
+        return visit.delayq.undo_all(bulk, now=now, progress=progress)
+
+    undone, is_over = _within_a_second(bring_back)
+    visit.tell("undo", {"bulk": bulk}, undone.done)
+    values = {
+        "bulk": bulk,
+        "count": visit.number("count") + undone.done,
+        "of": len(undone.refused) + (undone.lost or 0),
+        "now": "1" if now else "",
+        "late": "1" if any(error.reason == "overdue" for error in undone.refused) else "",
+        "goes_on": "" if is_over else "1",
+    }
+    pages = (led(visit, "undo", **values, why=undone.reasons[:most]) for most in _REASONS)
+    return next(page for page in pages if page is not None)
+
+
+def _undone(visit: Visit) -> Response:
+    args = visit.request.args
+    step = {"bulk": args.get("bulk", ""), "count": visit.number("count")}
+    goes_on = "goes_on" in args
+    return visit.page(
+        "undone.html",
+        count=step["count"],
+        refused=visit.number("of"),
+        whys=args.getlist("why"),
+        further=signed_url(visit, "undo", **step, now=args.get("now")) if goes_on else "",
+        later=signed_url(visit, "undo", **step, now="1") if step["bulk"] and "late" in args else "",
+        presses=goes_on and _goes_on(visit),
+    )
+
+
+def _goes_on(visit: Visit) -> bool:
+    """Whether the script may press the button of the next step."""
+    return visit.may_write and is_led_from_here(visit.request)
+
+
 class _EnoughError(Exception):
     """The second is over."""
 
@@ -301,27 +357,22 @@ class _Taken:
     """
 
     def __init__(self) -> None:
-        self._began, self._first, self.count = clock.monotonic(), 0.0, Count(0)
+        self._began, self._first, self.so_far = clock.monotonic(), 0.0, Count(0)
 
-    def __call__(self, count: Count) -> None:
-        now, self.count = clock.monotonic(), count
+    def __call__(self, so_far: Any) -> None:
+        now, self.so_far = clock.monotonic(), so_far
         self._first = self._first or now
-        if is_enough(now - self._first, self._first - self._began):
+        if now - self._first >= max(SECOND, self._first - self._began):
             raise _EnoughError
 
 
-def is_enough(working: float, finding: float) -> bool:
-    """Return whether a step ends, after so many seconds of work and of finding the first tasks."""
-    return working >= max(SECOND, finding)
-
-
-def _within_a_second(step: Callable[..., Count]) -> tuple[Count, bool]:
-    """Take a step; return its count, and whether it came to the end."""
+def _within_a_second(step: Callable[[_Taken], Any]) -> tuple[Any, bool]:
+    """Take a step; return its count or its ``Undone``, and whether it came to the end."""
     taken = _Taken()
     try:
         return step(taken), True
     except _EnoughError:
-        return taken.count, False
+        return taken.so_far, False
 
 
 def _tell(visit: Visit, action: Action, count: Count) -> dict[str, int]:

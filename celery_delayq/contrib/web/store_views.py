@@ -31,7 +31,7 @@ from ...operations.cli.operate import NOBODY, REFUSED, sentence_of
 from ...operations.queues import counts_from
 from . import looking
 from .many import SECOND
-from .visit import Answer, Mistyped, Visit, answered, check_signed, signed_url
+from .visit import Mistyped, Visit, answered, check_signed, signed_url
 from .words import zone_of
 
 EVENTS = 200
@@ -53,8 +53,7 @@ def paused(visit: Visit) -> Response:
         if "all" in lane and "sure" not in form:
             asked = {name: form.get(name) for name in ("late", "rate")}
             return visit.redirect("paused", kind="everything", asks=action, **asked)
-        said, is_done = _pause_or_resume(visit, lane, action, options)
-        return led(visit, paused, said, is_done)
+        return _told(visit, paused, *_pause_or_resume(visit, lane, action, options))
     pauses, counts = visit.delayq.pauses(), visit.delayq.counts()
     if visit.answer.field == "rate" and not any(_is_named(each, args) for each in pauses):
         visit = replace(visit, answer=visit.answer._replace(field=""))
@@ -79,13 +78,10 @@ def _kind_of(pause: Any) -> str:
     return "everything" if pause.task is None else "task"
 
 
-def led(
+def _told(
     visit: Visit, view: Callable[[Visit], Response], said: str, is_done: bool, **values: str
 ) -> Response:
-    """Lead to the page that says an answer; the view itself says one that no URL has room for."""
-    status = 200 if is_done else 409
-    there = answered(visit, visit.view, said, status, **values)
-    return there or view(replace(visit, answer=Answer(said, status)))
+    return answered(visit, visit.view, view, said, 200 if is_done else 409, **values)
 
 
 def _action(visit: Visit) -> tuple[str, dict[str, Any]]:
@@ -153,8 +149,7 @@ def key(visit: Visit) -> Response:
     """
     name = visit.request.args.get("key", "")
     if visit.request.method == "POST" and not visit.answer.sentence:
-        said, is_done = _freed(visit, name)
-        return led(visit, key, said, is_done, key=name)
+        return _told(visit, key, *_freed(visit, name), key=name)
     held = visit.delayq.holder(key=name)
     now = from_ms(visit.delayq.counts().now_ms)
     return visit.page(
@@ -373,7 +368,7 @@ def _changed(visit: Visit) -> Response:
     said, is_done, run = _press(visit, button, name)
     if button.name != "remove":
         where["only"] = args.get("only", "")
-    return led(visit, rules, said, is_done, run=run, **where)
+    return _told(visit, rules, said, is_done, run=run, **where)
 
 
 def _press(visit: Visit, button: Button, name: str) -> tuple[str, bool, str]:

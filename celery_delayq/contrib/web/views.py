@@ -1,10 +1,4 @@
-"""The views that read: the overview, the list of tasks, and one task.
-
-The undo of a cancel: of one task, or of a bulk in steps of a second.
-
-a task's page ----------> POST /undo --> its page
-a bulk, or ticked tasks -> POST /undo --> GET /undo?…&bulk --a second--> POST …
-"""
+"""The overview, the list of tasks, and the page of a task, with its changes."""
 
 from __future__ import annotations
 
@@ -12,15 +6,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 from werkzeug.exceptions import BadRequest
-from werkzeug.utils import redirect
 from werkzeug.wrappers import Response
 
-from ...core import clock
 from ...core.clock import EPOCH, from_ms
-from ...core.errors import InvalidOption, NotUndone, UnreadableRecord
+from ...core.errors import InvalidOption, UnreadableRecord
 from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask, facts_of, json_facts_of
 from ...core.text import plain
@@ -38,13 +31,12 @@ from .actions import (
     revision_in,
     suiting,
     suiting_some,
+    tick_of,
     values_of,
 )
 from .chart import SPANS, chart_of
-from .guard import is_led_from_here
 from .looking import Found, listed, named, order_of
-from .many import ticked
-from .visit import LONGEST, Answer, Mistyped, Visit, answered, check_signed, mark_of, signed_url
+from .visit import Answer, Mistyped, Visit, answered, mark_of
 from .words import FILTERS, in_url, instant_of, moved, told_back
 
 EVENTS = 8  # of the history, on the overview
@@ -53,6 +45,7 @@ OWN_EVENTS = 50  # of one task, on its page
 _MINE = "mine."  # before the name of a field that was typed over another revision
 _HIDDEN = ("args", "kwargs")
 _ARGUMENTS = ("argsrepr", "kwargsrepr")  # headers
+_DONE = (Outcome.UNCERTAIN, Outcome.BEHIND)  # with a sentence about it
 
 
 def overview(visit: Visit) -> Response:
@@ -72,10 +65,6 @@ def overview(visit: Visit) -> Response:
 def state(visit: Visit) -> Response:
     """Show the head of the pages alone, for those that stay open."""
     return visit.page("state.html")
-
-
-# Done, with a sentence about it.
-_DONE = (Outcome.UNCERTAIN, Outcome.BEHIND)
 
 
 def tasks(visit: Visit) -> Response:
@@ -149,10 +138,11 @@ def _meant(visit: Visit, given: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _row(visit: Visit, task: ScheduledTask, now: Any) -> dict[str, Any]:
     due = None if task.created == EPOCH else task.due  # it cannot be read
+    tick = tick_of(task)
     return {
         "task": task,
-        "ticked": ticked(task),
-        "mark": mark_of(ticked(task)),
+        "ticked": tick,
+        "mark": mark_of(tick),
         "url": visit.url("task", id=task.id),
         "due": due,
         "due_in": soon(task.due, now) if due else "",
@@ -189,7 +179,7 @@ def task(visit: Visit) -> Response:
             options = edits_of(visit, shown)
     try:
         if outcome is None:
-            outcome, _ = change(visit, action, task_id, revision, options)
+            outcome = change(visit, action, task_id, revision, options)
     except TypeError as error:  # arguments that do not fit the task
         fitting = InvalidOption("arguments", str(error), "arguments that fit the task")
         raise Mistyped("args", str(fitting)) from error
@@ -197,8 +187,8 @@ def task(visit: Visit) -> Response:
     status = 200 if outcome or outcome in _DONE else 409
     lost = form if action.name == "edit" and outcome is Outcome.UNCHANGED else {}
     mine = {f"{_MINE}{name}": text for name, text in lost.items()}
-    led = answered(visit, "task", sentence, status, id=task_id, **mine)
-    return led or one_task(replace(visit, answer=Answer(sentence, status)), task_id)
+    show = partial(one_task, task_id=task_id)
+    return answered(visit, "task", show, sentence, status, id=task_id, **mine)
 
 
 def one_task(visit: Visit, task_id: str) -> Response:
@@ -303,90 +293,3 @@ def _headers(found: ScheduledTask) -> Iterator[tuple[str, Any]]:
     for name, value in found.headers.items():
         if value not in (None, [], {}, "") and name not in _ARGUMENTS:
             yield name, value
-
-
-_SECOND = 1.0
-_SHOWN = 20  # reasons why tasks are not back
-
-
-def undo(visit: Visit) -> Response:
-    """Bring tasks back, or say what is back.
-
-    The form has a task as ``one``, and ``now`` if it runs even if its due time is over; or the URL
-    has the ``bulk``, and is signed.
-    """
-    if visit.request.method != "POST":
-        check_signed(visit)
-        return _answers(visit)
-    now = "now" in visit.request.values
-    if "bulk" in visit.request.args:
-        check_signed(visit)
-        return _undo_bulk(visit, visit.request.args["bulk"], now=now)
-    task_id = visit.request.form.get("one")
-    if task_id is None:
-        raise BadRequest("no task is named; expected its id as one")
-    refused: NotUndone | None = None
-    try:
-        visit.delayq.undo(task_id, now=now)
-    except NotUndone as error:
-        refused = error
-    visit.tell("undo", {"task": task_id}, refused is None)
-    sentence = str(refused or f"task {task_id} is back")
-    over = "1" if refused is not None and refused.reason == "overdue" else ""
-    status = 200 if refused is None else 409
-    led = answered(visit, "task", sentence, status, id=task_id, over=over)
-    return led or one_task(replace(visit, answer=Answer(sentence, status)), task_id)
-
-
-def _undo_bulk(visit: Visit, bulk: str, *, now: bool) -> Response:
-    """Bring tasks of a bulk back, for a second; the next step begins with those that are left."""
-    ends, is_over = clock.monotonic() + _SECOND, True
-    last: Any = None
-
-    def enough(undone: Any) -> None:
-        nonlocal last
-        last = undone
-        # Those that are refused stay, so a step that brings none back goes on to the end.
-        if undone.done and clock.monotonic() > ends:
-            raise _EnoughError
-
-    try:
-        last = visit.delayq.undo_all(bulk, now=now, progress=enough)
-    except _EnoughError:
-        is_over = False
-    visit.tell("undo", {"bulk": bulk}, last.done)
-    so_far = visit.number("count") + last.done
-    return _led(visit, so_far, last, bulk=bulk, goes_on="" if is_over else "1", now=now)
-
-
-class _EnoughError(Exception):
-    """The second is over."""
-
-
-def _led(visit: Visit, count: int, undone: Any, *, now: bool, **values: str) -> Response:
-    """Lead to the page that says what is back, with as many reasons as its URL has room for."""
-    is_late = any(error.reason == "overdue" for error in undone.refused)
-    not_back = len(undone.refused) + (undone.lost or 0)
-    values |= {"now": "1" if now else "", "late": "1" if is_late else ""}
-    for shown in (_SHOWN, 5, 1, 0):
-        whys = undone.reasons[:shown]
-        url = signed_url(visit, "undo", count=count, of=not_back, why=whys, **values)
-        if len(url) <= LONGEST:
-            break
-    return redirect(url, 303)
-
-
-def _answers(visit: Visit) -> Response:
-    args = visit.request.args
-    count, bulk = visit.number("count"), args.get("bulk", "")
-    goes_on = "goes_on" in args
-    step = {"bulk": bulk, "count": count}
-    return visit.page(
-        "undone.html",
-        count=count,
-        refused=visit.number("of"),
-        whys=args.getlist("why"),
-        further=signed_url(visit, "undo", **step, now=args.get("now")) if goes_on else "",
-        later=signed_url(visit, "undo", **step, now="1") if bulk and "late" in args else "",
-        presses=goes_on and visit.may_write and is_led_from_here(visit.request),
-    )

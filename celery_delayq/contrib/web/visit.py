@@ -1,20 +1,16 @@
-"""One request to the pages, with all that a view needs.
+"""One request to the pages, with all that a view needs; and how a form leads to its answer.
 
-Signs URLs, so that no link from elsewhere can claim what did not happen.
-
-A URL has the figures of a step, or the answer to a change: "999,999 tasks were cancelled". They
-count only with a signature of all that the URL says, by what only these pages' processes know: the
-store's random name, and its URL.
-
-Leads from a form to the page that has its answer, so that no page is the result of a form.
-
-    POST --> 303 --> /task?id=a&said=task+a+was+cancelled&status=200&sign=…
+    POST --> 303 --> /task?id=a&said=task+a+was+cancelled&status=200&sign=...
          |
-         +-- what was typed is wrong: the page of the form, with field=… and typed.value=…
+         +-- what was typed is wrong: the page of the form, with field=... and typed.value=...
 
 So Back and a reload never send a form again, and what a user typed stands in its field, beside the
-reason why it is wrong. The URL is signed: see ``visit.py``. It has at most :data:`LONGEST`
-characters, as servers refuse longer ones; a page whose URL would be longer is the result itself.
+reason why it is wrong. A URL has at most :data:`LONGEST` characters, as servers refuse longer ones;
+a page whose URL would be longer is the result itself.
+
+A URL has the figures of a step, or the answer to a change: "999,999 tasks were cancelled". No link
+from elsewhere can claim what did not happen: they count only with a signature of all that the URL
+says, by what only these pages' processes know: the store's random name, and its URL.
 """
 
 from __future__ import annotations
@@ -39,6 +35,7 @@ from ...operations.cli.common import name_of
 from ...operations.methods import Operations
 from .telling import tell
 
+LONGEST = 3_500  # of a URL: gunicorn takes 4,094, with the path where the pages are mounted
 MOST_DIGITS = 18  # of a number: those of 64 bits
 MOST_BACK = 1_000  # characters of a list's filter that its pages lead back to
 #: What the URL of the list has, and the views to whose URLs it goes along.
@@ -47,6 +44,24 @@ _OF_LIST = (
     *("id", "key", "order", "zone", "cursor", "at"),
 )
 _BEHIND_LIST = ("task", "key", "selected", "everything", "work", "undo")
+
+_SIGN = "sign"
+_FORGED = "this link's figures are not those of a step on these pages; nothing was done"
+
+_TYPED = "typed."
+_MARK = 8  # characters of a task's mark
+
+#: The page on which a view's form stands, and the values of its URL that the form's URL has.
+_HOMES = {
+    "task": ("id", "revision"),
+    "key": ("key",),
+    "paused": ("kind", "name"),
+    "rules": ("only", "name", "tag", "after", "place"),
+}
+_WITHOUT_FIELDS = ("work", "undo")
+_OF_MANY = ("selected", "everything")
+#: The fields that are called otherwise than the options that they become.
+_FIELDS = {"add_tags": "tags", "remove_tags": "tags", "queue": "name", "task": "name"}
 
 
 class Answer(NamedTuple):
@@ -177,10 +192,6 @@ class Visit:
         tell(self.delayq.services.app, self.user, action, target, answer)
 
 
-_FORGED = "this link's figures are not those of a step on these pages; nothing was done"
-_SIGN = "sign"
-
-
 def signed_url(visit: Visit, view: str, **values: Any) -> str:
     """Return the URL of a view, with a signature of its values."""
     url = visit.url(view, **values)
@@ -209,23 +220,6 @@ def _signature(visit: Visit, view: str, pairs: Iterable[tuple[str, str]]) -> str
     return hmac.new(secret, repr((view, sorted(pairs))).encode(), sha256).hexdigest()[:32]
 
 
-LONGEST = 3_500  # gunicorn takes 4,094, with the path where the pages are mounted
-_TYPED = "typed."
-_MARK = 8  # characters of a task's mark
-
-#: The page on which a view's form stands, and the values of its URL that the form's URL has.
-_HOMES = {
-    "task": ("id", "revision"),
-    "key": ("key",),
-    "paused": ("kind", "name"),
-    "rules": ("only", "name", "tag", "after", "place"),
-}
-_WITHOUT_FIELDS = ("work", "undo")
-_OF_MANY = ("selected", "everything")
-#: The fields that are called otherwise than the options that they become.
-_FIELDS = {"add_tags": "tags", "remove_tags": "tags", "queue": "name", "task": "name"}
-
-
 class Mistyped(BadRequest):
     """The text in a field of a form is none of its kind."""
 
@@ -234,12 +228,23 @@ class Mistyped(BadRequest):
         self.field = field
 
 
-def answered(
-    visit: Visit, view: str, sentence: str, status: int = 200, **values: Any
-) -> Response | None:
-    """Lead to the page that says an answer; ``None`` if its URL would be too long."""
-    url = signed_url(visit, view, **values, said=sentence, status=status)
+def led(visit: Visit, view: str, **values: Any) -> Response | None:
+    """Lead to a page by a signed URL; ``None`` if that would be too long."""
+    url = signed_url(visit, view, **values)
     return redirect(url, 303) if len(url) <= LONGEST else None
+
+
+def answered(
+    visit: Visit,
+    view: str,
+    show: Callable[[Visit], Response],
+    sentence: str,
+    status: int = 200,
+    **values: Any,
+) -> Response:
+    """Lead to the page that says an answer; *show* returns it if its URL would be too long."""
+    there = led(visit, view, **values, said=sentence, status=status)
+    return there or show(replace(visit, answer=Answer(sentence, status)))
 
 
 def answer_in(visit: Visit) -> Answer:
@@ -282,16 +287,15 @@ def ask_again(
         home = "tasks"
         values = {**visit.back, "marks": [mark_of(text) for text in form.getlist("one")]}
     texts = {f"{_TYPED}{name}": text for name, text in typed.items()}
-    led = answered(visit, home, sentence, status, **values, **texts, field=field)
-    if led is not None:
-        return led
-    if home == visit.view:
+    values |= {"said": sentence, "status": status, "field": field}
+    there = led(visit, home, **values, **texts)
+    if there is None and home == visit.view:
         return show(replace(visit, answer=Answer(sentence, status, field, typed)))
     # No value of a change of many is as long as that.
-    led = answered(visit, home, sentence, status, **values, field=field)
-    if led is None:
+    there = there or led(visit, home, **values)
+    if there is None:
         raise error
-    return led
+    return there
 
 
 def mark_of(tick: str) -> str:
