@@ -16,11 +16,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial, wraps
 from io import TextIOWrapper
 from itertools import pairwise, takewhile
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -40,14 +40,6 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _LONGEST_DAY = 3  # words: 26 Nov 2026
 _QUOTE = "a time is one word; put it into quotes: '{}'"
 _NOW = "celery_delayq.now"  # in a context's meta
-
-
-class Move(NamedTuple):
-    """The one argument of ``reschedule`` that was given."""
-
-    at: datetime | float | None = None
-    after: timedelta | None = None
-    by: timedelta | None = None
 
 
 class TimeParam(click.ParamType):  # type: ignore[type-arg]
@@ -84,11 +76,11 @@ def moment_of(ctx: click.Context, given: GivenTime) -> datetime | float:
         raise click.UsageError(str(error), ctx) from None
 
 
-def move_of(ctx: click.Context, given: GivenTime) -> Move:
-    """Return the argument for ``reschedule``."""
-    if given.kind == "after":
-        return Move(after=given.value)
-    return Move(by=given.value) if given.kind == "by" else Move(at=moment_of(ctx, given))
+def times_of(ctx: click.Context, given: GivenTime) -> dict[str, Any]:
+    """Return the argument of ``reschedule`` that was given: ``at``, ``after`` or ``by``."""
+    if given.kind in ("after", "by"):
+        return {given.kind: given.value}
+    return {"at": moment_of(ctx, given)}
 
 
 def earlier(option: str, words: Sequence[str]) -> str | None:
