@@ -28,6 +28,7 @@ HOOKS = "hooks"  # DelayQ(app) is created; returns Hooks
 WORKER = "in_worker"  # a worker starts, and its pool has not forked yet
 COMMAND_LINE = "on_command_line"  # Celery's command line begins; takes nothing
 SCAN = "beside_scanner"  # the command `scan` starts; returns an object to start and stop, or None
+CHECKS = "checks"  # `health` or the doctor looks; takes nothing, returns its Checks
 ADVANCED = "on_advance"  # a test has moved the clock of an isolated app
 
 
@@ -59,7 +60,7 @@ class Leaf(NamedTuple):
 _CARE = dict.fromkeys(("check", "doctor", "dump", "load", "reshard", "upgrade"), "commands")
 _HISTORY = {"history": "command"}
 _RULES = {"rules": "command"}
-_RULES_AT = (SCAN, CONFIGURED, ADVANCED)
+_RULES_AT = (SCAN, CONFIGURED, CHECKS, ADVANCED)
 
 LEAVES = {
     "adoption": Leaf("adoption", consumer_step=".adopting:AdoptingStep"),

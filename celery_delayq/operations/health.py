@@ -1,25 +1,30 @@
-"""Health: whether tasks are delivered in time, and if not, why."""
+"""Health: whether tasks are delivered in time, and if not, why.
+
+A :class:`Sight`, read once, is what each quick :class:`Check` looks at, here and in leaves; a check
+returns lines. ``health``, its command and the head of the page print them. The doctor prints them
+too, beside those of its own slow checks.
+"""
 
 from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, Generic, TypeVar
 
 from ..core.clock import from_ms
 from ..core.errors import InvalidOption, StoreDiffers, StoreError
-from ..core.leaves import LEAVES, leaf
-from ..core.servers.risks import ERROR, OK, Facts, eviction, memory
+from ..core.leaves import CHECKS, call
+from ..core.servers.risks import ERROR, NOTE, OK, WARNING, Facts, Line, eviction, memory
 from ..core.services import HasServices, Services
-from ..core.store import Counts, LiveScanner, Pause, emptied
+from ..core.store import Counts, Pause, emptied
 from ..core.text import counted, lasting, plain
 from .pauses import in_words, to_resume
 
 MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0
-LOOK_EVERY = 30.0  # seconds; so often each process looks at the rules
 MAX_PAUSED = 600.0  # seconds, as the alert DelayqPaused has it
 
 NO_SCANNER = (
@@ -38,15 +43,6 @@ _REFUSED = "this app's calls that change the store are refused"
 _TO_THEIRS = "if these are two brokers, tasks of this app go to theirs"
 # On the direct path a script pushes to the lists of the store's own Redis, for any scanner.
 _MIXED = "tasks of this app reach its queues, but both apps list and cancel each other's tasks"
-_RULE_LATE = (
-    "a recurring rule should have written its next run {} ago: no process writes the runs of "
-    "rules, or none that reads the format of this one; start a worker of your newest release that "
-    "has celery_delayq[rules]"
-)
-_TROUBLED = (
-    "the next run of {} cannot be made; celery -A proj delayq rules list says why; mend, pause or "
-    "remove them"
-)
 _AGREED = "all processes on this store agree on its layout, shards and broker"
 _BEGAN_UNKNOWN = (
     "when the store began is unknown: no process has used it yet, or it is older than this release"
@@ -54,26 +50,78 @@ _BEGAN_UNKNOWN = (
 _NOT_HERE = "no scanner on this host, {}, is alive"
 
 
-@dataclass(frozen=True)
-class Judged:
-    """The result of one check.
+def _is_number(value: Any, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
-    The checks are ``store``, ``agreement``, ``beginning``, ``scanners``, ``overdue``, ``refused``,
-    ``dead``, ``rules`` (if there are any), ``pauses``, ``rates`` (of tasks that come back),
-    ``eviction`` and ``memory``.
+
+@dataclass(frozen=True)
+class Bounds:
+    """What `health` allows.
 
     Attributes:
-        about: The name of the check.
-        wrong: The problem; empty if there is none.
-        well: The text to show if there is no problem.
-        note: A sentence to show at once although it is no problem: what an operator paused, or
-            rules whose task no worker knows.
+        overdue: How many seconds a task may be overdue.
+        dead: How many tasks may be dead, and how many refused.
+        paused: How many seconds a task may be due and paused.
+
+    Raises:
+        InvalidOption: one of them is invalid.
     """
 
+    overdue: float = MAX_OVERDUE
+    dead: int = MAX_DEAD
+    paused: float = MAX_PAUSED
+
+    def __post_init__(self) -> None:
+        for option, seconds in (("max_overdue", self.overdue), ("max_paused", self.paused)):
+            if not _is_number(seconds, int, float) or not 0 <= seconds < math.inf:
+                raise InvalidOption(option, seconds, "a number of seconds from 0")
+        if not _is_number(self.dead, int) or self.dead < 0:
+            raise InvalidOption("max_dead", self.dead, "a whole number of tasks from 0")
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the quick checks look at.
+
+    Attributes:
+        services: The app's services.
+        counts: The store's counts.
+        pauses: Its pauses.
+        servers: What each Redis of it says of itself; none, if the doctor looks.
+        other_broker: The broker of its scanners, if the app has another one.
+        bounds: What is allowed.
+        in_full: Whether the doctor looks, who has time to name hosts and causes.
+    """
+
+    services: Services
+    counts: Counts
+    pauses: Sequence[Pause] = ()
+    servers: Sequence[Facts] = ()
+    other_broker: str = ""
+    bounds: Bounds = Bounds()
+    in_full: bool = False
+
+
+Seen = TypeVar("Seen")
+
+
+@dataclass(frozen=True)
+class Check(Generic[Seen]):
+    """One check; a quick one is seen in a :class:`Sight`.
+
+    Attributes:
+        name: The name of its lines.
+        about: What it looks at.
+        look: Looks at it, and returns its lines.
+        runbook: The section of the runbook about what it finds; empty: none.
+        advice: The advice that the doctor adds to a finding without one.
+    """
+
+    name: str
     about: str
-    wrong: str
-    well: str = ""
-    note: str = ""
+    look: Callable[[Seen], Iterable[Line]]
+    runbook: str = ""
+    advice: str = ""
 
 
 def health(
@@ -113,8 +161,8 @@ def health(
         InvalidOption: *max_overdue*, *max_dead*, *max_paused* or *here* is invalid.
         InvalidSetting: the app's configuration is invalid.
     """
-    all_of_it = judged(delayq.services, max_overdue, max_dead, max_paused, here)
-    return [check.wrong for check in all_of_it if check.wrong]
+    found = lines(delayq.services, Bounds(max_overdue, max_dead, max_paused), here=here)
+    return [line.sentence for line in found if line.is_problem]
 
 
 def restarts_here(delayq: HasServices) -> dict[str, int]:
@@ -127,47 +175,50 @@ def restarts_here(delayq: HasServices) -> dict[str, int]:
     }
 
 
-def judged(
-    services: Services,
-    max_overdue: float = MAX_OVERDUE,
-    max_dead: int = MAX_DEAD,
-    max_paused: float = MAX_PAUSED,
-    here: bool = False,
-) -> list[Judged]:
-    """Return all results; if the store cannot be read, only that one.
+def lines(
+    services: Services, bounds: Bounds = Bounds(), *, here: bool = False, in_full: bool = False
+) -> list[Line]:
+    """Return the lines of all quick checks; if the store cannot be read, only that one.
 
-    Arguments and errors are those of :func:`health`.
+    Args:
+        services: The app's services.
+        bounds: What is allowed.
+        here: Check only that a scanner on this host is alive.
+        in_full: Whether the doctor looks.
+
+    Raises:
+        InvalidOption: *here* is invalid.
+        InvalidSetting: the app's configuration is invalid.
     """
-    _check(max_overdue, max_dead, max_paused, here)
+    if not isinstance(here, bool):
+        raise InvalidOption("here", here, "true or false")
     entries = services.entries
     try:
         other_broker = entries.check_membership()
         if here:
-            return [_here(entries.scanners())]
+            return [_here(services)]
         counts, pauses = entries.counts(), entries.pauses()
         nodes = {
             shard.scripts.connection.node: shard.scripts.connection for shard in entries.shards
         }
-        servers = [Facts.of_info(node) for node in nodes.values()]
+        # The doctor asks each Redis more.
+        servers = [] if in_full else [Facts.of_info(node) for node in nodes.values()]
     except StoreDiffers as error:
-        return [Judged("agreement", str(error))]
+        return [Line.of("agreement", ERROR, str(error))]
     except StoreError as error:
         why = f"the store {services.endpoint.url} cannot be read: {plain(error.why)}"
-        return [Judged("store", why)]
-    agreement = ""
-    if other_broker and counts.scanners:
-        ours, means = services.broker, _MIXED if services.store_is_broker else _TO_THEIRS
-        if not other_broker.startswith(f"{ours.kind} on "):
-            means = _REFUSED
-        agreement = _OTHER_BROKER.format(other_broker, ours.kind, ours.hosts, means)
-    return [
-        Judged("agreement", agreement, _AGREED),
-        beginning(counts),
-        *_judged(counts, max_overdue, max_dead),
-        *_rules(services, counts, max_overdue),
-        *_pauses(pauses, counts.now_ms, max_paused, max_overdue),
-        *(check for server in servers for check in _redis(server)),
-    ]
+        return [Line("store", ERROR, why)]
+    return seen(Sight(services, counts, pauses, servers, other_broker, bounds, in_full))
+
+
+def seen(sight: Sight) -> list[Line]:
+    """Return the lines of all quick checks."""
+    return [line for check in quick() for line in check.look(sight)]
+
+
+def quick() -> list[Check[Sight]]:
+    """Return the quick checks, in the order of their lines."""
+    return [*_DELIVERY, *chain.from_iterable(call(CHECKS)), *_HINDRANCES]
 
 
 def no_delivery(counts: Counts) -> str:
@@ -177,91 +228,130 @@ def no_delivery(counts: Counts) -> str:
     return "" if counts.scanners else NO_SCANNER
 
 
-def _here(scanners: Iterable[LiveScanner]) -> Judged:
-    host = socket.gethostname()
-    is_here = any(scanner.host == host for scanner in scanners)
-    return Judged("scanners", "" if is_here else _NOT_HERE.format(host))
-
-
-def beginning(counts: Counts) -> Judged:
+def beginning(counts: Counts) -> Line:
     """Check that no scanner is older than the store, which begins anew when it is emptied."""
-    wrong = emptied(counts.began_ms, counts.scanner_ms, counts.now_ms)
+    if wrong := emptied(counts.began_ms, counts.scanner_ms, counts.now_ms):
+        return Line.of("beginning", ERROR, wrong)
     if counts.began_ms is None:
-        return Judged("beginning", "", _BEGAN_UNKNOWN)
+        return Line("beginning", OK, _BEGAN_UNKNOWN)
     age = lasting((counts.now_ms - counts.began_ms) / 1000)
-    return Judged("beginning", wrong, f"the store began {age} ago")
+    return Line("beginning", OK, f"the store began {age} ago")
 
 
-def _judged(counts: Counts, max_overdue: float, max_dead: int) -> Iterator[Judged]:
-    yield Judged("scanners", no_delivery(counts), f"{counts.scanners} alive")
-    due_ms, overdue = counts.oldest_overdue_ms, ""
+def _here(services: Services) -> Line:
+    host = socket.gethostname()
+    if any(scanner.host == host for scanner in services.entries.scanners()):
+        return Line("scanners", OK, "")
+    return Line("scanners", ERROR, _NOT_HERE.format(host))
+
+
+def _agreement(sight: Sight) -> Iterator[Line]:
+    if not sight.other_broker or not sight.counts.scanners:
+        yield Line("agreement", OK, _AGREED)
+        return
+    ours = sight.services.broker
+    means = _MIXED if sight.services.store_is_broker else _TO_THEIRS
+    if not sight.other_broker.startswith(f"{ours.kind} on "):
+        means = _REFUSED
+    wrong = _OTHER_BROKER.format(sight.other_broker, ours.kind, ours.hosts, means)
+    yield Line.of("agreement", ERROR, wrong)
+
+
+def _scanners(sight: Sight) -> Iterator[Line]:
+    if wrong := no_delivery(sight.counts):
+        yield Line.of("scanners", ERROR, wrong)
+        return
+    alive = f"{sight.counts.scanners} alive"
+    if sight.in_full:
+        hosts = sorted({scanner.host for scanner in sight.services.entries.scanners()})
+        alive += f", on {', '.join(map(plain, hosts))}"
+    yield Line("scanners", OK, alive)
+
+
+def _overdue(sight: Sight) -> Iterator[Line]:
+    counts, most = sight.counts, sight.bounds.overdue
+    due_ms = counts.oldest_overdue_ms
     late = 0 if due_ms is None else (counts.now_ms - due_ms) / 1000
-    if due_ms is not None and late > max_overdue:
-        overdue = (
-            f"a task that was due at {from_ms(due_ms):%Y-%m-%d %H:%M:%S} UTC is overdue by "
-            f"{lasting(late)}; {max_overdue:g} s are allowed"
-        )
-    bound = f"none by more than {max_overdue:g} s, of {counts.scheduled:,} waiting"
-    yield Judged("overdue", overdue, bound)
-    for about, count, means in (
-        ("refused", counts.refused, "refused by a queue, and tried again"),
-        ("dead", counts.dead, "dead"),
-    ):
-        what = f"{counted(count)} {'is' if count == 1 else 'are'} {means}"
-        yield Judged(about, f"{what}; {max_dead} are allowed" if count > max_dead else "", "none")
+    if due_ms is not None and late > most:
+        due = f"{from_ms(due_ms):%Y-%m-%d %H:%M:%S} UTC"
+        found = f"a task that was due at {due} is overdue by {lasting(late)}"
+        yield Line("overdue", ERROR, f"{found}; {most:g} s are allowed")
+    else:
+        bound = f"none by more than {most:g} s, of {counts.scheduled:,} waiting"
+        yield Line("overdue", OK, bound)
 
 
-def _rules(services: Services, counts: Counts, max_overdue: float) -> Iterator[Judged]:
-    """Check that the next run of each rule is written; a process looks each half minute.
-
-    Name those whose task no worker knows: other programs may run it.
-    """
-    look_ms, wrong = counts.rule_look_ms, ""
-    late = 0 if look_ms is None else (counts.now_ms - look_ms) / 1000
-    if late > max_overdue + LOOK_EVERY:
-        wrong = _RULE_LATE.format(lasting(late))
-    elif counts.troubled_rules:
-        wrong = _TROUBLED.format(counted(counts.troubled_rules, "rule"))
-    if counts.rules:
-        well = f"the next runs of {counted(counts.rules, 'rule')} are written"
-        note = leaf("rules").unknown_tasks(services) if "rules" in LEAVES else ""
-        yield Judged("rules", wrong, well, note)
+def _refused(sight: Sight) -> Iterator[Line]:
+    count, most = sight.counts.refused, sight.bounds.dead
+    if count > most:
+        found = f"{_are(count)} refused by a queue, and tried again; {most} are allowed"
+        yield Line("refused", ERROR, found)
+    else:
+        yield Line("refused", OK, "none")
 
 
-def _pauses(
-    pauses: Iterable[Pause], now_ms: int, max_paused: float, max_overdue: float
-) -> Iterator[Judged]:
+def _dead(sight: Sight) -> Iterator[Line]:
+    count, most = sight.counts.dead, sight.bounds.dead
+    if count > most:
+        yield Line("dead", WARNING, f"{_are(count)} dead; {most} are allowed")
+    else:
+        yield Line("dead", OK, "none")
+
+
+def _are(count: int) -> str:
+    return f"{counted(count)} {'is' if count == 1 else 'are'}"
+
+
+def _pauses(sight: Sight) -> Iterator[Line]:
     """Tell each pause, and each lane that comes back at a rate; wrong if a task waits too long."""
-    told = [(pause, sentence) for pause in pauses if (sentence := in_words(pause, now_ms))]
+    now_ms, bounds = sight.counts.now_ms, sight.bounds
+    told = [(pause, sentence) for pause in sight.pauses if (sentence := in_words(pause, now_ms))]
     for pause, sentence in told:
+        bound = ""
         if pause.resumed:
-            about, is_wrong, advice = "rates", pause.seconds_left > max_overdue, "to resume at once"
+            level = WARNING if pause.seconds_left > bounds.overdue else NOTE
+            advice = f"to resume at once: {to_resume(pause)}"
         else:
-            about, is_wrong, advice = "pauses", pause.seconds_held(now_ms) > max_paused, "to resume"
-        bound = f", and {max_paused:g} s are allowed" * (is_wrong and not pause.resumed)
-        said = f"{sentence}{bound}; {advice}: {to_resume(pause)}"
-        yield Judged(about, said) if is_wrong else Judged(about, "", note=said)
+            level = ERROR if pause.seconds_held(now_ms) > bounds.paused else NOTE
+            bound = f", and {bounds.paused:g} s are allowed" * (level == ERROR)
+            advice = f"to resume: {to_resume(pause)}"
+        yield Line("pauses", level, sentence + bound, advice)
     if not told:
-        yield Judged("pauses", "", "nothing is paused")
+        yield Line("pauses", OK, "nothing is paused")
 
 
-def _redis(server: Facts) -> Iterator[Judged]:
-    """Check that the store's Redis has room, and deletes no task to make some."""
-    for line in (*eviction(server), *memory(server)):
+def _room(sight: Sight) -> Iterator[Line]:
+    for server in sight.servers:
         # A policy without a maxmemory is the doctor's to warn of: it deletes nothing.
-        is_wrong = line.level == ERROR or (line.name == "memory" and line.level != OK)
-        yield Judged(line.name, f"{line.found}; {line.advice}" if is_wrong else "", line.found)
+        yield from (line for line in eviction(server) if line.level == ERROR)
+        yield from memory(server)
 
 
-def _check(max_overdue: Any, max_dead: Any, max_paused: Any, here: Any) -> None:
-    for option, seconds in (("max_overdue", max_overdue), ("max_paused", max_paused)):
-        if not _is_number(seconds, int, float) or not 0 <= seconds < math.inf:
-            raise InvalidOption(option, seconds, "a number of seconds from 0")
-    if not _is_number(max_dead, int) or max_dead < 0:
-        raise InvalidOption("max_dead", max_dead, "a whole number of tasks from 0")
-    if not isinstance(here, bool):
-        raise InvalidOption("here", here, "true or false")
-
-
-def _is_number(value: Any, *kinds: type) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
+_DELIVERY = (
+    Check[Sight]("agreement", "the layout, shards and broker of all processes", _agreement),
+    Check[Sight](
+        "beginning", "whether the store was emptied",
+        lambda sight: [beginning(sight.counts)], "delayqemptied",
+    ),
+    Check[Sight]("scanners", "whether one is alive", _scanners, "delayqnoscanner"),
+    Check[Sight](
+        "overdue", "whether tasks are delivered in time", _overdue, "delayqoverdue",
+        "celery -A proj delayq list --overdue shows them; check a worker's log",
+    ),
+    Check[Sight](
+        "refused", "whether queues take their tasks", _refused, "delayqrefused",
+        "celery -A proj delayq list --overdue says why; check whether their queues exist, are "
+        "full, or refuse this user; for a canvas, whether its result backend answers",
+    ),
+    Check[Sight](
+        "dead", "tasks that cannot be delivered", _dead, "delayqdead",
+        "celery -A proj delayq list --dead says why; retry or remove them",
+    ),
+)  # fmt: skip
+_HINDRANCES = (
+    Check[Sight]("pauses", "pauses, and tasks that come back at a rate", _pauses, "delayqpaused"),
+    Check[Sight](
+        "memory", "whether Redis has room, and deletes no waiting tasks to make some",
+        _room, "redis-is-full-what-now",
+    ),
+)  # fmt: skip

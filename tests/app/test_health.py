@@ -65,8 +65,10 @@ def test_an_overdue_task_is_reported_with_its_due_time(app, delayq, redis, queue
     assert others == ([refused] if queue == "broken" else [])
 
 
-def wrong(*given):
-    return [one.wrong for one in health._judged(*given) if one.wrong]
+def wrong(counts, *pauses, **allowed):
+    """The problems of a store with these counts and pauses."""
+    sight = health.Sight(None, counts, pauses, bounds=health.Bounds(**allowed))
+    return [line.sentence for line in health.seen(sight) if line.is_problem]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def wrong(*given):
 def test_the_bound_is_to_the_millisecond(overdue_ms, allowed, is_well):
     counts = replace(WELL, oldest_overdue_ms=NOW * 1000 - overdue_ms)
 
-    assert (not wrong(counts, allowed, 0)) == is_well
+    assert (not wrong(counts, overdue=allowed)) == is_well
 
 
 @pytest.mark.parametrize(
@@ -87,15 +89,13 @@ def test_a_pause_is_forgotten_once_a_due_task_was_held_for_longer(held_ms, resum
     since = from_ms(NOW * 1000 - held_ms)
     pause = Pause("mail", None, since, False, 2, resumed, None, held_since=since)
 
-    [judged] = health._pauses([pause], NOW * 1000, health.MAX_PAUSED, health.MAX_OVERDUE)
-
-    assert (not judged.wrong) == is_well
+    assert (not wrong(WELL, pause)) == is_well
 
 
 def test_of_more_than_one_problem_each_is_told():
     counts = replace(WELL, scanners=0, dead=3, oldest_overdue_ms=(NOW - 90) * 1000)
 
-    assert wrong(counts, 30, 2) == [
+    assert wrong(counts, overdue=30, dead=2) == [
         NOBODY,
         "a task that was due at 2027-01-15 07:58:30 UTC is overdue by 1 min 30 s; 30 s are allowed",
         "3 tasks are dead; 2 are allowed",

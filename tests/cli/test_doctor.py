@@ -240,7 +240,8 @@ def test_a_store_that_dies_meanwhile_is_asked_nothing_more(start_redis, delayq_a
         raise StoreUnavailable("doctor", "it died")
         yield
 
-    monkeypatch.setattr(doctor, "AT_THE_STORE", (Question("first", look), *AT_THE_STORE))
+    first = Question("first", "the first thing", look)
+    monkeypatch.setattr(doctor, "AT_THE_STORE", (first, *AT_THE_STORE))
     [line] = examine(app.delayq.services)
 
     assert (line.name, line.level) == ("store", "error")

@@ -10,9 +10,9 @@ from celery_delayq.contrib.care.doctor import health as doctor_lines
 from celery_delayq.contrib.rules.declared import Declared
 from celery_delayq.contrib.rules.step import NAMING, Writer
 from celery_delayq.core import clock
-from celery_delayq.core.servers.risks import WARNING
+from celery_delayq.core.servers.risks import NOTE, OK, WARNING
 from celery_delayq.errors import InvalidOption
-from celery_delayq.operations.health import judged
+from celery_delayq.operations.health import lines as health_lines
 from tests.rules.support import later
 from tests.support.shards import each
 
@@ -356,6 +356,11 @@ def test_a_worker_that_was_stopped_for_long_sets_nothing_again(process, redis, c
 # Tasks that no worker knows.
 
 
+def rules_told(process):
+    """The lines of `health` on rules."""
+    return [line for line in health_lines(process.delayq.services) if line.name == "rules"]
+
+
 def test_health_and_the_doctor_name_a_rule_whose_task_no_living_worker_knows(process, redis):
     worker = process().begin()
     web = process()
@@ -363,16 +368,15 @@ def test_health_and_the_doctor_name_a_rule_whose_task_no_living_worker_knows(pro
     web.every("known")
     later(redis, minutes=3)
     worker.look()
-    [check] = [check for check in judged(web.delayq.services) if check.about == "rules"]
+    [noted] = rules_told(web)
     told = "no living worker knows the task of 1 rule: old (shop.gone); "
-    assert (check.wrong, check.note[: len(told)]) == ("", told)
+    assert (noted.level, noted.sentence[: len(told)]) == (NOTE, told)
     [line] = [line for line in doctor_lines(web.delayq.services) if line.name == "rules"]
     assert (line.level, line.found) == (WARNING, told.removesuffix("; "))
     web.delayq.rule("old").pause()
     later(redis, minutes=3)
     worker.look()
-    [check] = [check for check in judged(web.delayq.services) if check.about == "rules"]
-    assert check.note == ""
+    assert [line.level for line in rules_told(web)] == [OK]
 
 
 def test_while_no_worker_says_which_tasks_it_knows_nothing_is_said_of_them(process, redis):
@@ -381,4 +385,4 @@ def test_while_no_worker_says_which_tasks_it_knows_nothing_is_said_of_them(proce
     scan.name()
     later(redis, minutes=3)
     scan.name()
-    assert [check.note for check in judged(web.delayq.services) if check.about == "rules"] == [""]
+    assert [line.level for line in rules_told(web)] == [OK]

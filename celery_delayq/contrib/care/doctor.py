@@ -1,15 +1,9 @@
 """Checks an app's store and broker: a list of questions, each answered by lines.
 
-The command prints them. ``core/servers/risks.py`` judges the Redis, also for the warnings that a
-worker logs when it starts.
+    AT_THE_STORE   each Redis of the store; once: whether tasks are delivered (`health`)
+    AT_THE_BROKER  the broker, the workers, the tasks that hold unique keys
 
-Measures a store in use, at almost no cost.
-
-Checks whether tasks are delivered, by the checks of `health`.
-
-Checks whether the workers consume the queues of waiting tasks, and use the same store.
-
-Checks whether a worker or the broker has the tasks that hold unique keys until they finish.
+``core/servers/risks.py`` judges a Redis, also for the warnings that a worker logs when it starts.
 """
 
 from __future__ import annotations
@@ -17,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,12 +21,22 @@ from ...core.errors import StoreError, StoreUnavailable
 from ...core.servers import risks
 from ...core.servers.connection import Connection, packed
 from ...core.servers.endpoint import shown
-from ...core.servers.risks import ERROR, OK, TASK_BYTES, WARNING, Facts, Level, Line, ask
+from ...core.servers.risks import (
+    ERROR,
+    NOTE,
+    OK,
+    TASK_BYTES,
+    WARNING,
+    Facts,
+    Level,
+    Line,
+    ask,
+)
 from ...core.services import Services
 from ...core.store import KeyHolder
 from ...core.store.keys import Keys
 from ...core.text import counted, plain
-from ...operations.health import judged
+from ...operations.health import Check, lines, quick
 from ...operations.queues import (
     answers,
     delayq_answers,
@@ -44,228 +48,22 @@ from ...operations.queues import (
     unconsumed,
     unheard_queues,
 )
-from .. import rule_store
 from .access import broker, rights, unusable
 from .migration import formats
 
+OLDEST = (6, 2)
+SLOW_MS = 5.0  # a longer round trip makes callers wait
+WRONG = 2.0  # seconds by which two clocks may differ
 TRIPS = 20
 WEIGHED = ("records", "due", "relay", "parked", "templates", "template_uses", "tags", "holders")
 LEAST_WEIGHED = 100  # entries; the mean of fewer is a poor estimate
 # By default Redis checks ten times a second whether a WAIT has timed out.
 WAIT_MS, WAITAOF_MS = 300, 2000  # by default a file is synced every second
 GRACE = 3.0  # further seconds to wait for the answer
-_WRITE = "redis.call('SET', KEYS[1], '') return redis.call('UNLINK', KEYS[1])"
-
-
-@dataclass(frozen=True)
-class Trips:
-    """Some round trips to Redis, one after the other.
-
-    Attributes:
-        median_ms: The median.
-        worst_ms: The longest.
-        ahead: Least and most seconds by which Redis's clock is ahead of this machine's.
-    """
-
-    median_ms: float
-    worst_ms: float
-    ahead: tuple[float, float]
-
-
-def trips(connection: Connection) -> Trips:
-    """Measure round trips by reading Redis's time repeatedly.
-
-    Raises:
-        StoreError: Redis does not answer with its time.
-    """
-    took, least, most = [], float("-inf"), float("inf")
-    question = packed(["TIME"])
-    for _ in range(TRIPS):
-        sent, began = time.time(), clock.monotonic()
-        seconds, micros = connection.execute("doctor", question)
-        took.append((clock.monotonic() - began) * 1000)
-        theirs = int(seconds) + int(micros) / 1_000_000
-        # Redis read its clock after the request was sent, and before the answer came.
-        least, most = max(least, theirs - time.time()), min(most, theirs - sent)
-    took.sort()
-    # If a clock was set meanwhile, the ends may have changed places.
-    low, high = sorted((least, most))
-    return Trips(took[len(took) // 2], took[-1], (low, high))
-
-
-def task_bytes(connection: Connection, shards: Sequence[Keys]) -> int | None:
-    """Return the mean bytes of a waiting entry; ``None`` if unknown, or if there are too few.
-
-    Raises:
-        StoreUnavailable: no answer came in time.
-    """
-    counts = [ask(connection, "HLEN", keys["records"]) or 0 for keys in shards]
-    if sum(counts) < LEAST_WEIGHED:
-        return None
-    size = 0
-    for keys, some in zip(shards, counts, strict=True):
-        # If there are records, no answer means that Redis refuses the command.
-        sizes = [ask(connection, "MEMORY", "USAGE", keys[name], "SAMPLES", 100) for name in WEIGHED]
-        if some and sizes[0] is None:
-            return None
-        size += sum(filter(None, sizes))
-    return round(size / sum(counts))
-
-
-def reached(connection: Connection, keys: Keys, replicas: int, *, aof: bool) -> int | None:
-    """Write a scratch key, and return how many replicas have it once *replicas* do or time is up.
-
-    Args:
-        connection: The connection to the master.
-        keys: The keys of a shard there.
-        replicas: How many replicas to wait for.
-        aof: Whether they must have it in their append-only files.
-
-    Returns:
-        The number; ``None`` if this user may not write or wait.
-    """
-    key = f"{keys['due']}-doctor-{os.urandom(4).hex()}"
-    ms = WAITAOF_MS if aof else WAIT_MS
-    wait: list[str | int] = ["WAITAOF", 0, replicas, ms] if aof else ["WAIT", replicas, ms]
-    commands = [packed(["EVAL", _WRITE, 1, key]), packed(wait)]
-    try:
-        replies = connection.exchange("doctor", commands, clock.monotonic() + ms / 1000 + GRACE)[1]
-    except StoreError:
-        return None
-    return int(replies[1] if aof else replies)
-
-
-SHOWN_RULES = 3
-
-# The advice for each fault that `health` finds, if its sentence has none.
-_ADVICE = {
-    "store": "check the rights of its Redis user, and Redis's log",
-    "overdue": "celery -A proj delayq list --overdue shows them; check a worker's log",
-    "refused": "celery -A proj delayq list --overdue says why; check whether their queues exist, "
-    "are full, or refuse this user; for a canvas, whether its result backend answers",
-    "dead": "celery -A proj delayq list --dead says why; retry or remove them",
-}
-# The doctor has questions of its own about these.
-_ELSEWHERE = ("eviction", "memory")
-_WARNINGS = ("dead", "rates")
-
-
-def health(services: Services) -> Iterator[Line]:
-    """Yield a line for each check of `health`."""
-    for check in judged(services):
-        if check.about in _ELSEWHERE:
-            continue
-        about, found, advice = check.about, check.wrong or check.note, _ADVICE.get(check.about, "")
-        if found and about == "rules":
-            found += _troubled(services)
-        if found and not advice:
-            found, _, advice = found.partition("; ")
-        if found:
-            level = ERROR if check.wrong and about not in _WARNINGS else WARNING
-            yield Line("pauses" if about == "rates" else about, level, found, advice)
-        elif about == "scanners":
-            hosts = sorted({scanner.host for scanner in services.entries.scanners()})
-            yield Line(about, OK, f"{check.well}, on {', '.join(map(plain, hosts))}")
-        else:
-            yield Line(about, OK, check.well)
-
-
-def _troubled(services: Services) -> str:
-    """Return the names of some rules whose next run is not written, and why."""
-    rules = rule_store.troubled(services.entries, SHOWN_RULES)[:SHOWN_RULES]
-    return "".join(f"; {plain(rule.name)}: {plain(rule.newer or rule.trouble)}" for rule in rules)
-
-
-_SILENT = (
-    "no worker answers, so their queues and stores are unknown",
-    "start a worker; with the solo pool, one answers only between tasks",
-)
-
-
-def workers(services: Services) -> Iterator[Line]:
-    """Ask the workers two questions, a second each, and judge their answers.
-
-    Silent workers get the second one again.
-    """
-    heard, wrong, strange = answers(services, "active_queues"), unconsumed(services), list[str]()
-    if heard:
-        reported = delayq_answers(services, heard)
-        wrong += other_stores(services, reported, heard)
-        wrong += unheard_queues(services, heard, delivered(services))
-        strange = strangers(services, reported, heard)
-    else:
-        yield Line("workers", WARNING, *_SILENT)
-    for level, sentences in ((ERROR, wrong), (WARNING, strange)):
-        for sentence in sentences:
-            found, _, advice = sentence.partition("; ")
-            yield Line("workers", level, plain(found), plain(advice))
-    if heard and not wrong and not strange:
-        answered = f"{counted(len(heard), 'worker')} answered"
-        yield Line("workers", OK, f"{answered}: they use this store and all queues of tasks")
-
-
-def other_stores_here(services: Services, connection: Connection) -> Iterator[Line]:
-    """Yield each other store in this Redis that has tasks for the app's queues, and no scanner."""
-    found = forlorn_stores(services, connection)
-    for sentence in found or ():
-        store, _, advice = sentence.partition("; ")
-        yield Line("other stores", ERROR, plain(store), plain(advice))
-    if not found:
-        well = "no tasks for this app's queues wait in another one in this Redis without a scanner"
-        unknown = "unknown: this needs +scan, and the right to read the keys of other stores"
-        yield Line("other stores", OK, unknown if found is None else well)
-
-
 MOST = 100  # keys of a shard that are looked at
 NAMED = 10
-_FORLORN = (
-    "task {} holds the key {} until {:%Y-%m-%d %H:%M} UTC, and neither a worker nor the broker has "
-    "that task"
-)
-_FREE_IT = "if it does not run: celery -A proj delayq free {}"
 
-
-def held_keys(services: Services) -> Iterator[Line]:
-    """Yield a warning for each key whose task nobody has: it was purged, or its worker was killed.
-
-    Nothing, if no key is held so, or somebody may have the tasks: a worker that does not answer, or
-    the broker, which has messages.
-    """
-    held = {hold.id: hold for hold in _held(services)}
-    if not held:
-        return
-    heard = answers(services, "query_task", ids=[*held])
-    alive = {task_id for tasks in heard.values() if isinstance(tasks, dict) for task_id in tasks}
-    if not heard or len(heard) < len(services.entries.scanners()) or not is_idle(services):
-        return
-    # Those that were held before, and are still held after the answers.
-    lost = [hold for hold in held.values() if hold.id not in alive and _is_held(services, hold)]
-    for hold in lost[:NAMED]:
-        found = _FORLORN.format(plain(hold.id), plain(hold.key), hold.until)
-        yield Line("keys", WARNING, found, _FREE_IT.format(plain(hold.key)))
-    if len(lost) > NAMED:
-        yield Line("keys", WARNING, f"so do {counted(len(lost) - NAMED, 'more task')}", "the same")
-    if not lost:
-        yield Line("keys", OK, f"workers have the tasks of {counted(len(held), 'held key')}")
-
-
-def _held(services: Services) -> Iterator[KeyHolder]:
-    for shard in services.scripts:
-        for key in ask(shard.connection, "ZRANGE", shard.keys["held"], 0, MOST - 1) or ():
-            holder = services.entries.holder(key.decode(errors="replace"))
-            if holder is not None and holder.state == "left" and holder.until_finished:
-                yield holder
-
-
-def _is_held(services: Services, seen: KeyHolder) -> bool:
-    now = services.entries.holder(seen.key)
-    return now is not None and now.delivery == seen.delivery
-
-
-OLDEST = (6, 2)
-SLOW_MS = 5.0  # a longer round trip makes callers wait
-WRONG = 2.0  # seconds by which two clocks may differ
-_LOSES, _BOTH = "whether a restart loses waiting tasks", "+info and +config|get"
+_WRITE = "redis.call('SET', KEYS[1], '') return redis.call('UNLINK', KEYS[1])"
 
 
 class Patient:
@@ -337,31 +135,25 @@ class Patient:
 
 
 @dataclass(frozen=True)
-class Question:
+class Question(Check[Patient]):
     """One requirement.
 
     Attributes:
-        name: The name of its line.
-        look: Checks it, and returns its lines.
-        unknown: The unknown fact if there is no line of that name; empty: no line is needed.
-        rights: The rights with which it would be known.
+        rights: The rights with which it is known; empty: no line of its name is needed.
         each: Whether each Redis of the store is asked.
     """
 
-    name: str
-    look: Callable[[Patient], Iterable[Line]]
-    unknown: str = ""
-    rights: str = "+info"
+    rights: str = ""
     each: bool = True
 
     def lines(self, patient: Patient) -> Iterator[Line]:
         """Yield the lines, with a warning if the answer is unknown."""
-        is_known = not self.unknown
+        is_known = not self.rights
         for line in self.look(patient):
             is_known = is_known or line.name == self.name
             yield line
         if not is_known:
-            found = f"{self.unknown} is unknown: the store's Redis does not report it to this user"
+            found = f"{self.about} is unknown: the store's Redis does not report it to this user"
             advice = f"ask its administrator, or grant {self.rights}"
             yield Line(self.name, WARNING, found, advice)
 
@@ -424,9 +216,6 @@ def _answered(question: Question, patient: Patient) -> Generator[Line, None, Lin
         found = f"the store's Redis refused to answer: {plain(error.why)}"
         yield Line(question.name, ERROR, found, "check Redis's log and the rights of its user")
     return None
-
-
-# The checks of the store's Redis.
 
 
 def _version(patient: Patient) -> Iterator[Line]:
@@ -524,24 +313,229 @@ def _held_keys(patient: Patient) -> Iterable[Line]:
     return () if {"store", "broker"} & patient.wrong else held_keys(patient.services)
 
 
+def health(services: Services) -> Iterator[Line]:
+    """Yield the lines of `health`, with more names and more advice."""
+    advice = {check.name: check.advice for check in AT_THE_STORE}
+    advice |= {check.name: check.advice for check in quick()}
+    for line in lines(services, in_full=True):
+        if line.level == OK:
+            yield line
+        else:
+            level = WARNING if line.level == NOTE else line.level
+            yield replace(line, level=level, advice=line.advice or advice[line.name])
+
+
+_SILENT = (
+    "no worker answers, so their queues and stores are unknown",
+    "start a worker; with the solo pool, one answers only between tasks",
+)
+
+
+def workers(services: Services) -> Iterator[Line]:
+    """Ask the workers two questions, a second each, and judge their answers.
+
+    Silent workers get the second one again.
+    """
+    heard, wrong, strange = answers(services, "active_queues"), unconsumed(services), list[str]()
+    if heard:
+        reported = delayq_answers(services, heard)
+        wrong += other_stores(services, reported, heard)
+        wrong += unheard_queues(services, heard, delivered(services))
+        strange = strangers(services, reported, heard)
+    else:
+        yield Line("workers", WARNING, *_SILENT)
+    for level, sentences in ((ERROR, wrong), (WARNING, strange)):
+        for sentence in sentences:
+            yield Line.of("workers", level, plain(sentence))
+    if heard and not wrong and not strange:
+        answered = f"{counted(len(heard), 'worker')} answered"
+        yield Line("workers", OK, f"{answered}: they use this store and all queues of tasks")
+
+
+def other_stores_here(services: Services, connection: Connection) -> Iterator[Line]:
+    """Yield each other store in this Redis that has tasks for the app's queues, and no scanner."""
+    found = forlorn_stores(services, connection)
+    for sentence in found or ():
+        yield Line.of("other stores", ERROR, plain(sentence))
+    if not found:
+        well = "no tasks for this app's queues wait in another one in this Redis without a scanner"
+        unknown = "unknown: this needs +scan, and the right to read the keys of other stores"
+        yield Line("other stores", OK, unknown if found is None else well)
+
+
+_FORLORN = (
+    "task {} holds the key {} until {:%Y-%m-%d %H:%M} UTC, and neither a worker nor the broker has "
+    "that task"
+)
+_FREE_IT = "if it does not run: celery -A proj delayq free {}"
+
+
+def held_keys(services: Services) -> Iterator[Line]:
+    """Yield a warning for each key whose task nobody has: it was purged, or its worker was killed.
+
+    Nothing, if no key is held so, or somebody may have the tasks: a worker that does not answer, or
+    the broker, which has messages.
+    """
+    held = {hold.id: hold for hold in _held(services)}
+    if not held:
+        return
+    heard = answers(services, "query_task", ids=[*held])
+    alive = {task_id for tasks in heard.values() if isinstance(tasks, dict) for task_id in tasks}
+    if not heard or len(heard) < len(services.entries.scanners()) or not is_idle(services):
+        return
+    # Those that were held before, and are still held after the answers.
+    lost = [hold for hold in held.values() if hold.id not in alive and _is_held(services, hold)]
+    for hold in lost[:NAMED]:
+        found = _FORLORN.format(plain(hold.id), plain(hold.key), hold.until)
+        yield Line("keys", WARNING, found, _FREE_IT.format(plain(hold.key)))
+    if len(lost) > NAMED:
+        yield Line("keys", WARNING, f"so do {counted(len(lost) - NAMED, 'more task')}", "the same")
+    if not lost:
+        yield Line("keys", OK, f"workers have the tasks of {counted(len(held), 'held key')}")
+
+
+def _held(services: Services) -> Iterator[KeyHolder]:
+    for shard in services.scripts:
+        for key in ask(shard.connection, "ZRANGE", shard.keys["held"], 0, MOST - 1) or ():
+            holder = services.entries.holder(key.decode(errors="replace"))
+            if holder is not None and holder.state == "left" and holder.until_finished:
+                yield holder
+
+
+def _is_held(services: Services, seen: KeyHolder) -> bool:
+    now = services.entries.holder(seen.key)
+    return now is not None and now.delivery == seen.delivery
+
+
+@dataclass(frozen=True)
+class Trips:
+    """Some round trips to Redis, one after the other.
+
+    Attributes:
+        median_ms: The median.
+        worst_ms: The longest.
+        ahead: Least and most seconds by which Redis's clock is ahead of this machine's.
+    """
+
+    median_ms: float
+    worst_ms: float
+    ahead: tuple[float, float]
+
+
+def trips(connection: Connection) -> Trips:
+    """Measure round trips by reading Redis's time repeatedly.
+
+    Raises:
+        StoreError: Redis does not answer with its time.
+    """
+    took, least, most = [], float("-inf"), float("inf")
+    question = packed(["TIME"])
+    for _ in range(TRIPS):
+        sent, began = time.time(), clock.monotonic()
+        seconds, micros = connection.execute("doctor", question)
+        took.append((clock.monotonic() - began) * 1000)
+        theirs = int(seconds) + int(micros) / 1_000_000
+        # Redis read its clock after the request was sent, and before the answer came.
+        least, most = max(least, theirs - time.time()), min(most, theirs - sent)
+    took.sort()
+    # If a clock was set meanwhile, the ends may have changed places.
+    low, high = sorted((least, most))
+    return Trips(took[len(took) // 2], took[-1], (low, high))
+
+
+def task_bytes(connection: Connection, shards: Sequence[Keys]) -> int | None:
+    """Return the mean bytes of a waiting entry; ``None`` if unknown, or if there are too few.
+
+    Raises:
+        StoreUnavailable: no answer came in time.
+    """
+    counts = [ask(connection, "HLEN", keys["records"]) or 0 for keys in shards]
+    if sum(counts) < LEAST_WEIGHED:
+        return None
+    size = 0
+    for keys, some in zip(shards, counts, strict=True):
+        # If there are records, no answer means that Redis refuses the command.
+        sizes = [ask(connection, "MEMORY", "USAGE", keys[name], "SAMPLES", 100) for name in WEIGHED]
+        if some and sizes[0] is None:
+            return None
+        size += sum(filter(None, sizes))
+    return round(size / sum(counts))
+
+
+def reached(connection: Connection, keys: Keys, replicas: int, *, aof: bool) -> int | None:
+    """Write a scratch key, and return how many replicas have it once *replicas* do or time is up.
+
+    Args:
+        connection: The connection to the master.
+        keys: The keys of a shard there.
+        replicas: How many replicas to wait for.
+        aof: Whether they must have it in their append-only files.
+
+    Returns:
+        The number; ``None`` if this user may not write or wait.
+    """
+    key = f"{keys['due']}-doctor-{os.urandom(4).hex()}"
+    ms = WAITAOF_MS if aof else WAIT_MS
+    wait: list[str | int] = ["WAITAOF", 0, replicas, ms] if aof else ["WAIT", replicas, ms]
+    commands = [packed(["EVAL", _WRITE, 1, key]), packed(wait)]
+    try:
+        replies = connection.exchange("doctor", commands, clock.monotonic() + ms / 1000 + GRACE)[1]
+    except StoreError:
+        return None
+    return int(replies[1] if aof else replies)
+
+
 AT_THE_STORE = (
-    Question("store", _version),
-    Question("replication", lambda patient: risks.role(patient.server), "whether it has replicas"),
-    Question("eviction", lambda patient: risks.eviction(patient.server), "its maxmemory-policy"),
-    Question("persistence", lambda patient: risks.persistence(patient.server), _LOSES, _BOTH),
-    Question("memory", _memory, "how much memory is left"),
-    Question("wait for replicas", _replicas),
-    Question("rights", lambda patient: rights(patient.services, patient.connection)),
-    Question("round trip", _round_trip),
-    Question("clock", _clock),
     Question(
-        "other stores", lambda patient: other_stores_here(patient.services, patient.connection)
+        "store", "whether Redis answers, and is 6.2 or later", _version, "delayqstoreaway",
+        advice="check the rights of its Redis user, and Redis's log",
     ),
-    Question("scanners", lambda patient: health(patient.services), each=False),
-    Question("format", lambda patient: formats(patient.services), each=False),
-)
+    Question(
+        "replication", "whether it has replicas", lambda patient: risks.role(patient.server),
+        "delayqunreplicated", rights="+info",
+    ),
+    Question(
+        "eviction", "its maxmemory-policy", lambda patient: risks.eviction(patient.server),
+        "delayqemptied", rights="+info",
+    ),
+    Question(
+        "persistence", "whether a restart loses waiting tasks",
+        lambda patient: risks.persistence(patient.server), rights="+info and +config|get",
+    ),
+    Question(
+        "memory", "how much memory is left", _memory, "redis-is-full-what-now", rights="+info"
+    ),
+    Question(
+        "wait for replicas", "whether as many as delayq_wait_replicas wants have a write in time",
+        _replicas, "delayqunreplicated",
+    ),
+    Question(
+        "rights", "whether its user may do all that the package does",
+        lambda patient: rights(patient.services, patient.connection), "delayqunscheduled",
+    ),
+    Question("round trip", "how long twenty calls take", _round_trip, "delayqlate"),
+    Question("clock", "whether Redis's and this machine's agree", _clock, "delayqclockdifference"),
+    Question(
+        "other stores", "whether tasks for this app's queues wait in another one, with no scanner",
+        lambda patient: other_stores_here(patient.services, patient.connection), "delayqunread",
+    ),
+    Question(
+        "scanners", "whether tasks are delivered", lambda patient: health(patient.services),
+        "delayqnoscanner", each=False,
+    ),
+    Question(
+        "format", "whether each scanner reads the format of records",
+        lambda patient: formats(patient.services), each=False,
+    ),
+)  # fmt: skip
 AT_THE_BROKER = (
-    Question("broker", _broker),
-    Question("workers", _workers),
-    Question("keys", _held_keys),
-)
+    Question("broker", "whether it answers, and takes messages", _broker, "delayqbrokerdown"),
+    Question(
+        "workers", "whether they consume the queues of tasks, and use this store",
+        _workers, "delayqunread",
+    ),
+    Question(
+        "keys", "whether a worker or the broker has the tasks that hold unique keys",
+        _held_keys, "a-task-did-not-run",
+    ),
+)  # fmt: skip

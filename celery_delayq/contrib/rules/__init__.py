@@ -19,19 +19,15 @@ from celery.app.task import Task
 from celery.signals import beat_init
 
 from ...core.services import Services, services_of
-from ...core.text import counted, plain
 
 if TYPE_CHECKING:
     from celery.canvas import Signature
 
+    from ...operations.health import Check, Sight
     from .face import Rule
     from .step import Writer
 
 
-_UNKNOWN = (
-    "remove or pause what is no longer needed, or start a worker that has the task; if another "
-    "program runs it, nothing is wrong"
-)
 SECONDS = 5.0  # for so long it occupies a place in a worker's pool
 
 
@@ -83,17 +79,11 @@ def is_run(task_id: str, tags: Sequence[str]) -> bool:
     return rule_store.is_run(task_id) and any(tag.startswith(rule_store.tag_of("")) for tag in tags)
 
 
-def unknown_tasks(services: Services) -> str:
-    """Return a sentence on rules whose task no living worker knows; empty: none is known."""
-    from .. import rule_store
+def checks() -> tuple[Check[Sight]]:
+    """Return the check of rules; it needs no cronsim."""
+    from .checking import RULES
 
-    found = rule_store.name(services.entries, full=False).unknown
-    if not found.get("count"):
-        return ""
-    shown = ", ".join(plain(f"{name} ({task})") for name, task in found["rules"])
-    more = ", ..." if found["count"] > len(found["rules"]) else ""
-    whose = f"the task of {counted(found['count'], 'rule')}: {shown}{more}"
-    return f"no living worker knows {whose}; {_UNKNOWN}"
+    return (RULES,)
 
 
 def listed(services: Any, **asked: Any) -> Any:

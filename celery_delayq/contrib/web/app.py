@@ -35,9 +35,10 @@ from ...core.errors import (
     StoreError,
 )
 from ...core.hooks import acting_as
+from ...core.servers.risks import NOTE
 from ...core.services import HasServices
 from ...core.text import counted, lasting, logger_of, plain
-from ...operations.health import judged
+from ...operations.health import lines
 from ...operations.queues import Look
 from . import guard, many, store_views, views, words
 from .visit import Face, Visit, answer_in, ask_again
@@ -109,9 +110,9 @@ def header(visit: Visit, *, is_away: bool) -> Header:
         if is_away:
             return facts
         counts = visit.delayq.counts()
-        checks = judged(services)
-        problems = [check.wrong for check in checks if check.wrong] + (visit.unread() or [])
-        paused = [check.note for check in checks if check.note]
+        found = lines(services)
+        problems = [line.sentence for line in found if line.is_problem] + (visit.unread() or [])
+        paused = [line.sentence for line in found if line.level == NOTE]
     except StoreError:
         return facts
     except DelayQError as error:  # of the settings

@@ -280,8 +280,9 @@ def masters(store: Connection) -> int:
     return len({tuple(master[:2]) for _, _, master, *_ in ranges})
 
 
-Level = Literal["ok", "warning", "error"]
+Level = Literal["ok", "note", "warning", "error"]
 OK: Level = "ok"
+NOTE: Level = "note"
 WARNING: Level = "warning"
 ERROR: Level = "error"
 
@@ -299,8 +300,9 @@ class Line:
 
     Attributes:
         name: The requirement, such as ``"eviction"``.
-        level: ``"ok"``; ``"warning"``: tasks may be lost or late one day; ``"error"``: it does not
-            work, or tasks will be lost.
+        level: ``"ok"``; ``"note"``: worth telling, but no problem for ``health``;
+            ``"warning"``: tasks may be lost or late one day; ``"error"``: it does not work, or
+            tasks will be lost.
         found: The finding, and its effect.
         advice: The remedy; empty if it is ok.
     """
@@ -309,6 +311,22 @@ class Line:
     level: Level
     found: str
     advice: str = ""
+
+    @classmethod
+    def of(cls, name: str, level: Level, sentence: str) -> Line:
+        """Return the line of a sentence whose first semicolon stands before the advice."""
+        found, _, advice = sentence.partition("; ")
+        return cls(name, level, found, advice)
+
+    @property
+    def sentence(self) -> str:
+        """The finding and the advice."""
+        return f"{self.found}; {self.advice}" if self.advice else self.found
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether it is more than a note."""
+        return self.level in (WARNING, ERROR)
 
 
 def risks(connection: Connection) -> list[Line]:

@@ -530,8 +530,8 @@ def path_in_words(found: Status, services: Services) -> str:
 def _urgent(found: Status, now: datetime, zone: tzinfo) -> Iterator[str]:
     if reason := no_delivery(found.counts):
         yield reason
-    if reason := beginning(found.counts).wrong:
-        yield reason
+    if (line := beginning(found.counts)).is_problem:
+        yield line.sentence
     if not found.counts.is_exact:
         yield NOT_EXACT.format(paused=found.counts.paused, overdue=found.counts.overdue)
     if found.other_broker is not None:

@@ -23,13 +23,14 @@ import click
 from ...core.errors import StoreError
 from ...core.integration import startup
 from ...core.leaves import SCAN, call
+from ...core.servers.risks import NOTE
 from ...core.services import HasServices
 from ...core.store import KeyHolder, Outcome, Pause, lane_in_words
 from ...core.tasks import reading
 from ...core.text import counted, plain
 from .. import pauses
 from .. import pauses as pausing
-from ..health import MAX_DEAD, MAX_OVERDUE, MAX_PAUSED, judged, restarts_here
+from ..health import MAX_DEAD, MAX_OVERDUE, MAX_PAUSED, Bounds, lines, restarts_here
 from ..queues import unread
 from .common import (
     Argument,
@@ -265,11 +266,12 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
-        bounds = {name: given[name] for name in ("max_overdue", "max_dead", "max_paused")}
-        checks = judged(delayq.services, **bounds, here=here)
-        problems = [check.wrong for check in checks if check.wrong]
-        paused = [check.note for check in checks if check.note and check.about != "rules"]
-        unknown = [check.note for check in checks if check.note and check.about == "rules"]
+        bounds = Bounds(given["max_overdue"], given["max_dead"], given["max_paused"])
+        found = lines(delayq.services, bounds, here=here)
+        problems = [line.sentence for line in found if line.is_problem]
+        notes = [line for line in found if line.level == NOTE]
+        paused = [line.sentence for line in notes if line.name == "pauses"]
+        unknown = [line.sentence for line in notes if line.name != "pauses"]
         restarts = restarts_here(delayq) if here and not problems else {}
         if not here:
             problems += _unread(delayq)
