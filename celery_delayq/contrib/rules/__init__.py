@@ -6,8 +6,6 @@
 There is no scheduler with a loop of its own. A writer claims a rule, so one process calls the
 user's code for a run. If its claim lapses, two may, or one may do so late: the step compares a slot
 with the last one, so it becomes one entry at most.
-
-The methods that rules add to ``DelayQ``.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from ...operations.health import Check, Sight
     from .face import Rule
     from .step import Writer
-
 
 SECONDS = 5.0  # for so long it occupies a place in a worker's pool
 
@@ -87,7 +84,7 @@ def checks() -> tuple[Check[Sight]]:
 
 
 def listed(services: Any, **asked: Any) -> Any:
-    """Return a page of the rules; see ``listing.py``.
+    """Return a page of the rules; see :func:`face.listed`.
 
     Raises:
         ModuleNotFoundError: cronsim is not installed.

@@ -1,6 +1,4 @@
-"""Rules as users read and change them.
-
-Rules page by page: by name if there are few, or else as the store has them.
+"""A rule as users read and change it, and the rules page by page.
 
 at most SORTED --read all--> sorted by name --> 100 behind a name
 more ---------a slice at a time--------------> some 100 from a place on, in no order
@@ -30,6 +28,9 @@ from .plan import plan_in_code, plan_of, read_schedule, timing_of
 from .runs import LastRun, Shown, Skipped, shown
 
 LONGEST_NAME = 200  # bytes
+SORTED = 1000  # a hash has no order, so all rules are read to sort them
+PAGE = 100
+_ENOUGH = 50  # rules that end a page; the next slice may bring a hundred
 
 
 class Edited(NamedTuple):
@@ -194,6 +195,22 @@ class Rule:
         return self._last_run
 
 
+class Listed(NamedTuple):
+    """A page of the rules.
+
+    Attributes:
+        rules: The rules.
+        further: Where the next page begins: ``after`` a name, or at a ``place``; empty: nowhere.
+        in_order: Whether they are sorted by name.
+        unreadable: Names of rules that this version cannot read.
+    """
+
+    rules: list[Rule]
+    further: dict[str, str]
+    in_order: bool
+    unreadable: list[str]
+
+
 def rule(services: Services, name: str, said: str = "") -> Rule | None:
     """Return the rule of a name, or ``None``.
 
@@ -302,27 +319,6 @@ def checked(name: Any) -> str:
         if len(checked_name("name", name).encode()) <= LONGEST_NAME:
             return str(name)
     raise InvalidOption("name", name, f"text of 1 to {LONGEST_NAME} bytes, without NUL")
-
-
-SORTED = 1000  # a hash has no order, so all rules are read to sort them
-PAGE = 100
-_ENOUGH = 50  # rules that end a page; the next slice may bring a hundred
-
-
-class Listed(NamedTuple):
-    """A page of the rules.
-
-    Attributes:
-        rules: The rules.
-        further: Where the next page begins: ``after`` a name, or at a ``place``; empty: nowhere.
-        in_order: Whether they are sorted by name.
-        unreadable: Names of rules that this version cannot read.
-    """
-
-    rules: list[Rule]
-    further: dict[str, str]
-    in_order: bool
-    unreadable: list[str]
 
 
 def listed(

@@ -1,4 +1,7 @@
-"""The times of a rule: from a text, and a time zone, to the moments at which it fires.
+"""The plan of a rule: its signature, and the times at which it fires.
+
+    a text and a zone --> Timing --> moments          a row --> Plan: signature, Timing, terms
+    an entry of beat ---> Taken ---> where the rule that takes it over begins
 
 A text has five fields, as crontab(5), or is ``every N s``. Fields that a clock change touches:
 
@@ -10,8 +13,6 @@ So does Debian's cron. cronsim reads the fields, and computes fixed times; real 
 here, as cronsim 2.8 skips an hour that a clock change has entered in its middle. Celery's own
 ``crontab`` compares wall-clock times: in the autumn of Europe/Berlin it drops the second ``*/30``
 of the hour that comes twice.
-
-The plan of a rule: its signature, and when it runs.
 """
 
 from __future__ import annotations
@@ -41,11 +42,15 @@ from ...core.clock import EPOCH
 from ...core.errors import InvalidOption
 from ..rule_store import Stored, ms_of
 
+FORMAT = 1
+MISSED = ("one", "none", "all")
+SOON = timedelta(seconds=2)  # so long beat goes on with an entry, as it may be about to send it
 SHORTEST = 1.0  # seconds between two runs
 LONGEST = 366 * 86_400.0
 DIALECTS = ("cron", "celery")
 _EVERY = re.compile(r"every ([0-9]+(?:\.[0-9]{1,6})?) s")
 _FIELDS = 5
+_MS = timedelta(milliseconds=1)
 _MINUTE = timedelta(minutes=1)
 _YEARS = 50  # after which a text counts as one that never matches
 _DAY, _WEEKDAY = 2, 4  # places of fields
@@ -266,12 +271,6 @@ def _multiples(interval: timedelta, moment: datetime) -> Iterator[datetime]:
         yield EPOCH + interval * count
 
 
-FORMAT = 1
-MISSED = ("one", "none", "all")
-SOON = timedelta(seconds=2)  # so long beat goes on with an entry, as it may be about to send it
-_MS, _A_MINUTE = timedelta(milliseconds=1), timedelta(minutes=1)
-
-
 @dataclass(frozen=True)
 class Plan:
     """What a rule is: all that its digest is of.
@@ -359,7 +358,7 @@ class Taken:
         phase = (first - EPOCH) % timing.interval if timing.interval else timedelta(0)
         return {
             "offset": str(-(-(delay + phase) // _MS)),
-            "last": str(ms_of(min(soon, first - phase - (timing.interval or _A_MINUTE)))),
+            "last": str(ms_of(min(soon, first - phase - (timing.interval or _MINUTE)))),
             "since": str(ms_of(since)),
         }
 

@@ -1,11 +1,8 @@
-"""What is shown of rules, from what is stored: their next runs, their last one, what is overdue.
+"""The runs of a rule: what is shown of them, and what a person does with one of them.
 
-rows --the slots that were due last--> ids --runs.lua--> runs that wait, and what became of the ids
-
-What a person does with one run of a rule: leave it out, or run the task now.
-
-skip --it waits--> cancelled, and noted in the row --it is not written--> noted only
-run  --its key is free--> one more task --its next run has the key--> that one, and its slot again
+shown   rows --the slots that were due last--> ids --runs.lua--> runs that wait, and the fates
+skip    it waits --> cancelled, and noted in the row; it is not written --> noted only
+run     its key is free --> one more task; its next run has the key --> that, and its slot again
 """
 
 from __future__ import annotations
@@ -31,6 +28,9 @@ from .writing import id_of
 SHOWN = 3  # of the next times
 OVERDUE = timedelta(seconds=30)  # so late a run may be, as a scanner may have been restarted
 _UNKNOWN = "unknown"
+_TRIES = 5
+_EXPECTED = "the name of a rule that nobody else changes meanwhile"
+_FULL = "the name of a rule with fewer than 100 skips; unskip brings these runs back"
 
 
 class LastRun(NamedTuple):
@@ -68,6 +68,18 @@ class Shown:
     overdue: datetime | None
     skipped: tuple[datetime, ...]
     waiting: tuple[Waiting, ...]
+
+
+class Skipped(NamedTuple):
+    """What a skip left out.
+
+    Attributes:
+        id: The id of the task that was cancelled; empty if the run was not written yet.
+        due: When it would be due.
+    """
+
+    id: str
+    due: datetime
 
 
 class _Run(NamedTuple):
@@ -200,23 +212,6 @@ def slot_of(services: Services, rule: Stored, plan: Plan, run: Waiting) -> datet
     slots = [run.due - rule.offset, *reversed(written)]
     shards = services.settings.shards
     return next((slot for slot in slots if id_of(rule, slot, shards) == run.id), None)
-
-
-_TRIES = 5
-_EXPECTED = "the name of a rule that nobody else changes meanwhile"
-_FULL = "the name of a rule with fewer than 100 skips; unskip brings these runs back"
-
-
-class Skipped(NamedTuple):
-    """What a skip left out.
-
-    Attributes:
-        id: The id of the task that was cancelled; empty if the run was not written yet.
-        due: When it would be due.
-    """
-
-    id: str
-    due: datetime
 
 
 def skip(services: Services, name: str) -> Skipped | None:

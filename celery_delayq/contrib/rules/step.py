@@ -1,12 +1,10 @@
-"""The step of a worker that looks for rules whose runs have to be written.
+"""What workers and beat do for rules; it needs no cronsim.
 
     a thread beside the scanner --a rule is due--> claims it --> a task in the worker's pool: writes
+    a beat process --an entry is due--> a rule of its name, set before that? --> not sent
 
-Beside the command ``scan``, which has no pool and forks no process, the thread writes by itself.
-
-Keeps a beat process from sending the entries that are rules, so that both may be alive.
-
-beat --an entry is due--> a rule of its name, set before that? --> not sent
+Beside the command ``scan``, which has no pool and forks no process, the thread writes by itself. A
+worker and a beat process may both be alive: the latter sends no entry that is a rule.
 """
 
 from __future__ import annotations
@@ -42,83 +40,6 @@ if TYPE_CHECKING:
 
 logger = logger_of(__name__)
 
-
-NEAR = timedelta(milliseconds=100)  # so late beat may send a slot
-AWAY = 30.0  # seconds without a question to a store that is away: beat would send too late
-
-
-def watch(app: Celery, scheduler: Any) -> None:
-    """Put a guard into the scheduler of a beat process, if the app has a store."""
-    services = find(app)
-    if services is not None and services.has_store:
-        Guard(services).watch(scheduler)
-
-
-class Guard:
-    """Keeps a beat process from sending the entries that are rules."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._known: set[str] = set()  # the rules, for as long as the store is away
-        self._offsets: dict[str, timedelta] = {}  # from a rule's slots to its runs
-        self._ask_at = -math.inf
-
-    def watch(self, scheduler: Any) -> None:
-        """Let a scheduler, of whatever class, ask before it sends an entry."""
-        send = scheduler.apply_async
-
-        def apply_async(entry: Any, *given: Any, advance: bool = True, **options: Any) -> Any:
-            if not self.is_rule(entry):
-                return send(entry, *given, advance=advance, **options)
-            logger.info("%s is a rule of the store: beat does not send it", entry.name)
-            if advance:
-                scheduler.reserve(entry)
-            self._follow(scheduler, entry)
-            return None
-
-        scheduler.apply_async = apply_async
-
-    def _follow(self, scheduler: Any, entry: Any) -> None:
-        """Let beat ask at the slots of an interval's rule, and so send the ones after the last.
-
-        An interval of beat counts from the last run. A removed rule would else leave a gap of up to
-        two intervals.
-        """
-        ours: Any = getattr(scheduler, "schedule", {}).get(entry.name)
-        offset = self._offsets.get(entry.name)
-        if type(ours) is not ScheduleEntry or type(ours.schedule) is not schedule or offset is None:
-            return
-        late = (ours.last_run_at - EPOCH - offset) % ours.schedule.run_every
-        ours.last_run_at -= late
-        if late > NEAR:
-            scheduler._heap = None  # beat computes anew when its entries are due
-
-    def is_rule(self, entry: Any) -> bool:
-        """Whether an entry that is due now is a rule, and this slot is the rule's."""
-        slot = clock.utc_now()
-        if isinstance(entry.schedule, crontab):
-            slot = slot.replace(second=0, microsecond=0)
-        if clock.monotonic() < self._ask_at:
-            return entry.name in self._known
-        try:
-            found = store.find(self._services.entries, entry.name)
-        except StoreError:
-            self._ask_at = clock.monotonic() + AWAY
-            return entry.name in self._known
-        except (AttributeError, UnicodeError):  # beat takes any name
-            return False
-        is_one = (
-            found is not None
-            and not found.is_removed
-            and not found.is_beats
-            and found.since_ms <= store.ms_of(slot)
-        )
-        (self._known.add if is_one else self._known.discard)(entry.name)
-        if is_one and found is not None:
-            self._offsets[entry.name] = found.offset
-        return is_one
-
-
 # Seconds between two looks while no rule is due: some less than a connection stays open unused.
 REST = 28.0
 SPREAD = 1.02  # by up to which factor a rest is longer, so that not all writers see a due rule
@@ -128,7 +49,51 @@ NAMING = 20.0  # seconds between two times that it names what it declares, at le
 SKIPPED, LONGEST = 15.0, 300.0
 MOST_SKIPPED = 1000
 GIVEN_WAY = 2.0  # seconds for which a worker whose pool is busy lets others claim first
+NEAR = timedelta(milliseconds=100)  # so late beat may send a slot
+AWAY = 30.0  # seconds without a question to a store that is away: beat would send too late
 _NO_CRONSIM = "recurring rules need cronsim: pip install 'celery_delayq[rules]'"
+
+
+class RulesStep(bootsteps.StartStopStep):
+    """Looks for rules in a worker that scans."""
+
+    requires = ("celery_delayq.core.integration.delayq:ScannerStep",)
+    label = "DelayQ rules"
+
+    def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
+        services = find(worker.app)
+        self.enabled = services is not None and services.has_store and not no_delayq
+        self._app = worker.app
+        self._pool: Pool | None = None
+        if self.enabled:
+            self._writer = Writer(worker.app.delayq, partial(self._make_pool, worker))
+            worker_ready.connect(self._on_ready)
+
+    def _on_ready(self, sender: Any, **_: Any) -> None:
+        # Behind all receivers that the app connected when it was imported.
+        if sender.app is self._app:
+            self._writer.ready()
+
+    def _make_pool(self, worker: Any) -> Pool:
+        from .pool import Pool
+
+        self._pool = Pool(worker)
+        return self._pool
+
+    def start(self, _worker: Any) -> None:
+        self._writer.start()
+
+    def register_with_event_loop(self, _worker: Any, hub: Any) -> None:
+        if self._pool is not None:
+            self._pool.listen(hub)
+
+    def stop(self, _worker: Any) -> None:
+        self._writer.stop()
+        if self._pool is not None:
+            self._pool.close()
+
+    # A worker that gets SIGQUIT, or shuts down softly, calls this instead.
+    terminate = stop
 
 
 class Writer:
@@ -269,43 +234,73 @@ class Writer:
         return not self._warned
 
 
-class RulesStep(bootsteps.StartStopStep):
-    """Looks for rules in a worker that scans."""
+def watch(app: Celery, scheduler: Any) -> None:
+    """Put a guard into the scheduler of a beat process, if the app has a store."""
+    services = find(app)
+    if services is not None and services.has_store:
+        Guard(services).watch(scheduler)
 
-    requires = ("celery_delayq.core.integration.delayq:ScannerStep",)
-    label = "DelayQ rules"
 
-    def __init__(self, worker: Any, no_delayq: bool = False, **_: Any) -> None:
-        services = find(worker.app)
-        self.enabled = services is not None and services.has_store and not no_delayq
-        self._app = worker.app
-        self._pool: Pool | None = None
-        if self.enabled:
-            self._writer = Writer(worker.app.delayq, partial(self._make_pool, worker))
-            worker_ready.connect(self._on_ready)
+class Guard:
+    """Keeps a beat process from sending the entries that are rules."""
 
-    def _on_ready(self, sender: Any, **_: Any) -> None:
-        # Behind all receivers that the app connected when it was imported.
-        if sender.app is self._app:
-            self._writer.ready()
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._known: set[str] = set()  # the rules, for as long as the store is away
+        self._offsets: dict[str, timedelta] = {}  # from a rule's slots to its runs
+        self._ask_at = -math.inf
 
-    def _make_pool(self, worker: Any) -> Pool:
-        from .pool import Pool
+    def watch(self, scheduler: Any) -> None:
+        """Let a scheduler, of whatever class, ask before it sends an entry."""
+        send = scheduler.apply_async
 
-        self._pool = Pool(worker)
-        return self._pool
+        def apply_async(entry: Any, *given: Any, advance: bool = True, **options: Any) -> Any:
+            if not self.is_rule(entry):
+                return send(entry, *given, advance=advance, **options)
+            logger.info("%s is a rule of the store: beat does not send it", entry.name)
+            if advance:
+                scheduler.reserve(entry)
+            self._follow(scheduler, entry)
+            return None
 
-    def start(self, _worker: Any) -> None:
-        self._writer.start()
+        scheduler.apply_async = apply_async
 
-    def register_with_event_loop(self, _worker: Any, hub: Any) -> None:
-        if self._pool is not None:
-            self._pool.listen(hub)
+    def _follow(self, scheduler: Any, entry: Any) -> None:
+        """Let beat ask at the slots of an interval's rule, and so send the ones after the last.
 
-    def stop(self, _worker: Any) -> None:
-        self._writer.stop()
-        if self._pool is not None:
-            self._pool.close()
+        An interval of beat counts from the last run. A removed rule would else leave a gap of up to
+        two intervals.
+        """
+        ours: Any = getattr(scheduler, "schedule", {}).get(entry.name)
+        offset = self._offsets.get(entry.name)
+        if type(ours) is not ScheduleEntry or type(ours.schedule) is not schedule or offset is None:
+            return
+        late = (ours.last_run_at - EPOCH - offset) % ours.schedule.run_every
+        ours.last_run_at -= late
+        if late > NEAR:
+            scheduler._heap = None  # beat computes anew when its entries are due
 
-    # A worker that gets SIGQUIT, or shuts down softly, calls this instead.
-    terminate = stop
+    def is_rule(self, entry: Any) -> bool:
+        """Whether an entry that is due now is a rule, and this slot is the rule's."""
+        slot = clock.utc_now()
+        if isinstance(entry.schedule, crontab):
+            slot = slot.replace(second=0, microsecond=0)
+        if clock.monotonic() < self._ask_at:
+            return entry.name in self._known
+        try:
+            found = store.find(self._services.entries, entry.name)
+        except StoreError:
+            self._ask_at = clock.monotonic() + AWAY
+            return entry.name in self._known
+        except (AttributeError, UnicodeError):  # beat takes any name
+            return False
+        is_one = (
+            found is not None
+            and not found.is_removed
+            and not found.is_beats
+            and found.since_ms <= store.ms_of(slot)
+        )
+        (self._known.add if is_one else self._known.discard)(entry.name)
+        if is_one and found is not None:
+            self._offsets[entry.name] = found.offset
+        return is_one
