@@ -40,9 +40,17 @@ from .moving import AGAIN, FAILED, TRY, WRONG, MasterCache, MovingMaster, addres
 
 __all__ = ["SlotOwner", "nodes_of", "owner_of"]
 
-
 # The answers of a plain Redis; a hosted one may lack the command.
 _NO_CLUSTER = ("cluster support disabled", "unknown command", "unknown subcommand")
+_LATER = ("ASK", "TRYAGAIN", "CLUSTERDOWN")
+MOST_OTHERS = 8  # nodes to ask besides those of the URL
+PORT = 6379
+_PLACE = re.compile(r"([^/?]*)(.*)", re.DOTALL)  # login, host and port; then database and query
+_NODES = "a URL whose nodes are parted by ';', each with a number as its port"
+_MAP = (
+    "a mapping from addresses that nodes announce to addresses that this process can reach, such "
+    "as {'10.0.0.5:6379': 'redis.example.com:7001'}"
+)
 
 
 class Told(NamedTuple):
@@ -191,10 +199,6 @@ class Topology:
         return None
 
 
-_LATER = ("ASK", "TRYAGAIN", "CLUSTERDOWN")
-MOST_OTHERS = 8  # nodes to ask besides those of the URL
-
-
 @dataclass(frozen=True)
 class SlotOwner(MovingMaster):
     """The node of a Cluster that serves a slot.
@@ -308,15 +312,6 @@ class SlotOwner(MovingMaster):
 def _code_of(error: BaseException | None) -> str:
     # By text, as redis-py 5 has no classes for these codes.
     return "" if error is None else said_of(error).partition(" ")[0]
-
-
-PORT = 6379
-_PLACE = re.compile(r"([^/?]*)(.*)", re.DOTALL)  # login, host and port; then database and query
-_NODES = "a URL whose nodes are parted by ';', each with a number as its port"
-_MAP = (
-    "a mapping from addresses that nodes announce to addresses that this process can reach, such "
-    "as {'10.0.0.5:6379': 'redis.example.com:7001'}"
-)
 
 
 def nodes_of(url: str) -> list[str]:

@@ -54,49 +54,6 @@ __all__ = ["hooks", "set_up"]
 
 logger = logger_of(__name__)
 
-
-# Attributes of a running task's request: its next run is scheduled, or gave way to another task.
-_RETRIED, _GAVE_WAY = "delayq_retried", "delayq_gave_way"
-
-
-def set_up(_app: Celery) -> None:
-    """Let a worker that has stored RETRY check whether the retry is cancelled already."""
-    task_retry.connect(_retried, dispatch_uid=__name__)
-
-
-def note_scheduled(running: Task) -> None:
-    """Note that the next run of this running task is scheduled."""
-    setattr(running.request, _RETRIED, True)
-    setattr(running.request, _GAVE_WAY, False)
-
-
-def note_gave_way(running: Task) -> None:
-    """Note that the next run of this running task is not, as another task was kept."""
-    setattr(running.request, _GAVE_WAY, not getattr(running.request, _RETRIED, False))
-
-
-def _retried(sender: Task, request: Context, **_: Any) -> None:
-    """Store REVOKED again for a retry that was cancelled before the worker stored RETRY.
-
-    A cancel after this check stores REVOKED after RETRY by itself. A retry that was not scheduled,
-    as another task with its key was kept, is REVOKED too.
-    """
-    services = find(sender.app)
-    if services is None or request.ignore_result:
-        return
-    gave_way = getattr(request, _GAVE_WAY, False)
-    if not gave_way and not getattr(request, _RETRIED, False):
-        return
-    try:
-        if gave_way or services.entries.cancelled_ms_ago(request.id) is not None:
-            # The cancel has notified its chord, which counts each part once.
-            context = Context({**vars(request), "chord": None})
-            why = "kept another" if gave_way else "cancelled"
-            sender.backend.mark_as_revoked(request.id, why, request=context)
-    except Exception:
-        logger.warning("task %s: REVOKED could not be stored", request.id, exc_info=True)
-
-
 TIMEOUT = 1.0  # seconds that the broker may take to connect, or to take a list of events
 IDLE = 10.0  # seconds without use after which a connection may be dead
 AGAIN = 5.0  # seconds without events after the broker failed to take them
@@ -106,6 +63,134 @@ SENT, REVOKED = "task-sent", "task-revoked"
 NODE = "delayq"
 
 Fields = Mapping[str, Any]
+
+# Attributes of a running task's request: its next run is scheduled, or gave way to another task.
+_RETRIED, _GAVE_WAY = "delayq_retried", "delayq_gave_way"
+_RECEIVERS, _SENDS_EVENTS = attrgetter("receivers"), attrgetter("conf.task_send_sent_event")
+
+
+def hooks(app: Celery) -> Hooks:
+    """Return the hooks that notify the listeners to *app*'s tasks."""
+    telling = _Telling(app)
+    return Hooks(
+        scheduled=telling.scheduled,
+        rescheduled=telling.rescheduled,
+        edited=telling.edited,
+        cancelled=telling.cancelled,
+        undone=telling.undone,
+        gave_way=telling.gave_way,
+        skipped=telling.skipped,
+        handed_over=telling.handed_over,
+        dead=telling.dead,
+        # Plain look-ups: without a listener, a step enters no function here.
+        hears_scheduled=(
+            partial(_RECEIVERS, task_scheduled),
+            partial(attrgetter("current_worker_task"), app),
+            partial(_SENDS_EVENTS, app),
+        ),
+        hears_cancelled=(
+            partial(_RECEIVERS, task_cancelled),
+            partial(_RECEIVERS, task_revoked),
+            partial(_SENDS_EVENTS, app),
+        ),
+        hears_messages=partial(_RECEIVERS, task_revoked),
+        hears_handed_over=_hears_handed_over,
+    )
+
+
+def _hears_handed_over() -> bool:
+    return bool(task_handed_over.receivers)
+
+
+class _Telling:
+    """Reports what happens to one app's tasks. A signal logs the errors of its receivers."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._events = Events(app)
+
+    def scheduled(self, entries: Sequence[tuple[NewEntry, int]]) -> None:
+        running: Task | None = self._app.current_worker_task
+        for new, due_ms in entries:
+            if running is not None and running.request.id == new.task_id:
+                _note_scheduled(running)
+            if task_scheduled.receivers:
+                task_scheduled.send(
+                    self._app, task_id=new.task_id, due=from_ms(due_ms), actor=actor()
+                )
+        if self._app.conf.task_send_sent_event:
+            self._events.sent(entries)
+
+    def rescheduled(self, task_id: str, due_ms: int) -> None:
+        if task_rescheduled.receivers:
+            task_rescheduled.send(self._app, task_id=task_id, due=from_ms(due_ms), actor=actor())
+
+    def edited(self, task_id: str) -> None:
+        task_edited.send(self._app, task_id=task_id, actor=actor())
+
+    def cancelled(self, cancelled: Sequence[Cancelled]) -> None:
+        for entry in cancelled if task_cancelled.receivers else ():
+            uncertain = entry.outcome is Outcome.UNCERTAIN
+            task_cancelled.send(
+                self._app,
+                task_id=entry.task_id,
+                reason=entry.reason,
+                uncertain=uncertain,
+                actor=actor(),
+            )
+        self._revoked(cancelled)
+
+    def undone(self, tasks: Sequence[tuple[str, int]]) -> None:
+        for task_id, due_ms in tasks if task_undone.receivers else ():
+            task_undone.send(self._app, task_id=task_id, due=from_ms(due_ms), actor=actor())
+
+    def gave_way(self, cancelled: Sequence[Cancelled]) -> None:
+        running: Task | None = self._app.current_worker_task
+        for entry in cancelled:
+            if running is not None and running.request.id == entry.task_id:
+                _note_gave_way(running)
+        self._revoked(cancelled)
+
+    def skipped(self, task_id: str, reason: str) -> None:
+        task_skipped.send(self._app, task_id=task_id, reason=reason)
+        if self._app.conf.task_send_sent_event:
+            self._events.revoked([task_id])
+
+    def handed_over(self, task_ids: list[str]) -> None:
+        task_handed_over.send(self._app, task_ids=task_ids)
+
+    def dead(self, task_id: str, reason: str) -> None:
+        task_dead.send(self._app, task_id=task_id, reason=reason)
+
+    def _revoked(self, cancelled: Sequence[Cancelled]) -> None:
+        for entry in cancelled if task_revoked.receivers else ():
+            if entry.message:
+                _send_revoked(self._app, entry)
+        if self._app.conf.task_send_sent_event:
+            self._events.revoked([entry.task_id for entry in cancelled])
+
+
+def _send_revoked(app: Celery, cancelled: Cancelled) -> None:
+    """Send the signal as a worker does, but in the process that cancelled."""
+    try:
+        request = _request_of(app, cancelled.message)
+        # The sender of a task that this app does not have is its name.
+        sender = app.tasks.get(request.task, request.task)
+        task_revoked.send(
+            sender=sender, request=request, terminated=False, signum=None, expired=False
+        )
+    except Exception:
+        logger.warning("task %s: task_revoked could not be sent", cancelled.task_id, exc_info=True)
+
+
+def _request_of(app: Celery, message: bytes) -> Context:
+    headers, properties, body = message_body(message, app.conf.accept_content)
+    if isinstance(body, dict):  # protocol 1
+        return Context({**headers, **properties, **body})
+    # Content that the app does not accept stays unread.
+    args, kwargs, embedded = body or (None, None, None)
+    call: dict[str, Any] = {"args": args, "kwargs": kwargs}
+    return Context({**headers, **properties, **(embedded or {}), **call})
 
 
 class Events:
@@ -216,128 +301,39 @@ def _queue_of(new: NewEntry, info: Mapping[str, str]) -> str | None:
     return next((entity.name for entity in declared if isinstance(entity, Queue)), None)
 
 
-_RECEIVERS, _SENDS_EVENTS = attrgetter("receivers"), attrgetter("conf.task_send_sent_event")
+def set_up(_app: Celery) -> None:
+    """Let a worker that has stored RETRY check whether the retry is cancelled already."""
+    task_retry.connect(_retried, dispatch_uid=__name__)
 
 
-def hooks(app: Celery) -> Hooks:
-    """Return the hooks that notify the listeners to *app*'s tasks."""
-    telling = Telling(app)
-    return Hooks(
-        scheduled=telling.scheduled,
-        rescheduled=telling.rescheduled,
-        edited=telling.edited,
-        cancelled=telling.cancelled,
-        undone=telling.undone,
-        gave_way=telling.gave_way,
-        skipped=telling.skipped,
-        handed_over=telling.handed_over,
-        dead=telling.dead,
-        # Plain look-ups: without a listener, a step enters no function here.
-        hears_scheduled=(
-            partial(_RECEIVERS, task_scheduled),
-            partial(attrgetter("current_worker_task"), app),
-            partial(_SENDS_EVENTS, app),
-        ),
-        hears_cancelled=(
-            partial(_RECEIVERS, task_cancelled),
-            partial(_RECEIVERS, task_revoked),
-            partial(_SENDS_EVENTS, app),
-        ),
-        hears_messages=partial(_RECEIVERS, task_revoked),
-        hears_handed_over=_hears_handed_over,
-    )
+def _note_scheduled(running: Task) -> None:
+    """Note that the next run of this running task is scheduled."""
+    setattr(running.request, _RETRIED, True)
+    setattr(running.request, _GAVE_WAY, False)
 
 
-class Telling:
-    """Reports what happens to one app's tasks. A signal logs the errors of its receivers."""
-
-    def __init__(self, app: Celery) -> None:
-        self._app = app
-        self._events = Events(app)
-
-    def scheduled(self, entries: Sequence[tuple[NewEntry, int]]) -> None:
-        running: Task | None = self._app.current_worker_task
-        for new, due_ms in entries:
-            if running is not None and running.request.id == new.task_id:
-                note_scheduled(running)
-            if task_scheduled.receivers:
-                task_scheduled.send(
-                    self._app, task_id=new.task_id, due=from_ms(due_ms), actor=actor()
-                )
-        if self._app.conf.task_send_sent_event:
-            self._events.sent(entries)
-
-    def rescheduled(self, task_id: str, due_ms: int) -> None:
-        if task_rescheduled.receivers:
-            task_rescheduled.send(self._app, task_id=task_id, due=from_ms(due_ms), actor=actor())
-
-    def edited(self, task_id: str) -> None:
-        task_edited.send(self._app, task_id=task_id, actor=actor())
-
-    def cancelled(self, cancelled: Sequence[Cancelled]) -> None:
-        for entry in cancelled if task_cancelled.receivers else ():
-            uncertain = entry.outcome is Outcome.UNCERTAIN
-            task_cancelled.send(
-                self._app,
-                task_id=entry.task_id,
-                reason=entry.reason,
-                uncertain=uncertain,
-                actor=actor(),
-            )
-        self._revoked(cancelled)
-
-    def undone(self, tasks: Sequence[tuple[str, int]]) -> None:
-        for task_id, due_ms in tasks if task_undone.receivers else ():
-            task_undone.send(self._app, task_id=task_id, due=from_ms(due_ms), actor=actor())
-
-    def gave_way(self, cancelled: Sequence[Cancelled]) -> None:
-        running: Task | None = self._app.current_worker_task
-        for entry in cancelled:
-            if running is not None and running.request.id == entry.task_id:
-                note_gave_way(running)
-        self._revoked(cancelled)
-
-    def skipped(self, task_id: str, reason: str) -> None:
-        task_skipped.send(self._app, task_id=task_id, reason=reason)
-        if self._app.conf.task_send_sent_event:
-            self._events.revoked([task_id])
-
-    def handed_over(self, task_ids: list[str]) -> None:
-        task_handed_over.send(self._app, task_ids=task_ids)
-
-    def dead(self, task_id: str, reason: str) -> None:
-        task_dead.send(self._app, task_id=task_id, reason=reason)
-
-    def _revoked(self, cancelled: Sequence[Cancelled]) -> None:
-        for entry in cancelled if task_revoked.receivers else ():
-            if entry.message:
-                _send_revoked(self._app, entry)
-        if self._app.conf.task_send_sent_event:
-            self._events.revoked([entry.task_id for entry in cancelled])
+def _note_gave_way(running: Task) -> None:
+    """Note that the next run of this running task is not, as another task was kept."""
+    setattr(running.request, _GAVE_WAY, not getattr(running.request, _RETRIED, False))
 
 
-def _hears_handed_over() -> bool:
-    return bool(task_handed_over.receivers)
+def _retried(sender: Task, request: Context, **_: Any) -> None:
+    """Store REVOKED again for a retry that was cancelled before the worker stored RETRY.
 
-
-def _send_revoked(app: Celery, cancelled: Cancelled) -> None:
-    """Send the signal as a worker does, but in the process that cancelled."""
+    A cancel after this check stores REVOKED after RETRY by itself. A retry that was not scheduled,
+    as another task with its key was kept, is REVOKED too.
+    """
+    services = find(sender.app)
+    if services is None or request.ignore_result:
+        return
+    gave_way = getattr(request, _GAVE_WAY, False)
+    if not gave_way and not getattr(request, _RETRIED, False):
+        return
     try:
-        request = _request_of(app, cancelled.message)
-        # The sender of a task that this app does not have is its name.
-        sender = app.tasks.get(request.task, request.task)
-        task_revoked.send(
-            sender=sender, request=request, terminated=False, signum=None, expired=False
-        )
+        if gave_way or services.entries.cancelled_ms_ago(request.id) is not None:
+            # The cancel has notified its chord, which counts each part once.
+            context = Context({**vars(request), "chord": None})
+            why = "kept another" if gave_way else "cancelled"
+            sender.backend.mark_as_revoked(request.id, why, request=context)
     except Exception:
-        logger.warning("task %s: task_revoked could not be sent", cancelled.task_id, exc_info=True)
-
-
-def _request_of(app: Celery, message: bytes) -> Context:
-    headers, properties, body = message_body(message, app.conf.accept_content)
-    if isinstance(body, dict):  # protocol 1
-        return Context({**headers, **properties, **body})
-    # Content that the app does not accept stays unread.
-    args, kwargs, embedded = body or (None, None, None)
-    call: dict[str, Any] = {"args": args, "kwargs": kwargs}
-    return Context({**headers, **properties, **(embedded or {}), **call})
+        logger.warning("task %s: REVOKED could not be stored", request.id, exc_info=True)

@@ -42,9 +42,7 @@ from ..core.threads import OwnThread
 
 logger = logger_of(__name__)
 
-
 Word = tuple[str, str, str, int, int]  # id, key, delivery, ms, lease; see hold.lua
-
 
 MOST_KEPT = 100_000  # words; further ones push out the oldest
 AT_A_TIME = 100
@@ -54,6 +52,10 @@ AGAIN = 1.0  # seconds between two tries
 LEASE = 600.0
 RENEW = 120.0  # seconds between two such words
 STOP_WITHIN = 5.0  # seconds that a worker which stops waits for the last words
+_RETRY = f"{Retry.__module__}.{Retry.__name__}: "  # in a child's traceback
+
+# What a consumer does with a message that becomes no task; each ends with ack or reject.
+_REFUSALS = ("on_decode_error", "on_invalid_task", "on_unknown_task")
 
 
 class Reporter:
@@ -168,12 +170,6 @@ class Reporter:
                 logger.warning("%d words about held keys wait for the store: %s", len(words), error)
             return False
         return True
-
-
-_RETRY = f"{Retry.__module__}.{Retry.__name__}: "  # in a child's traceback
-
-# What a consumer does with a message that becomes no task; each ends with ack or reject.
-_REFUSALS = ("on_decode_error", "on_invalid_task", "on_unknown_task")
 
 
 class HoldingStep(bootsteps.StartStopStep):

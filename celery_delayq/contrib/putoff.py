@@ -41,7 +41,6 @@ __all__ = ["Defer", "configured", "in_worker", "set_up"]
 
 logger = logger_of(__name__)
 
-
 MOST_EAGER = 100  # times that an eager task may put itself off, as no time passes
 
 _WRAPS = "delayq_puts_off"
@@ -67,7 +66,7 @@ def set_up(_app: Celery) -> None:
         plain(cls, app)
         if find(app) is not None:
             for task in _tasks_of(cls, app):
-                let_put_off(task)
+                _let_put_off(task)
 
     setattr(on_bound, _WRAPS, True)
     Task.on_bound = classmethod(on_bound)
@@ -84,16 +83,16 @@ def _tasks_of(cls: type[Task], app: Any) -> list[Task]:
 def configured(app: Celery) -> None:
     """Let existing tasks put themselves off; a second call changes nothing."""
     for task in [*app._tasks.values()]:
-        let_put_off(task)
+        _let_put_off(task)
 
 
 def in_worker(app: Celery) -> None:
     """Let all tasks do so, including those whose class has an ``on_bound`` of its own."""
     for task in app.tasks.values():
-        let_put_off(task)
+        _let_put_off(task)
 
 
-def let_put_off(task: Task) -> None:
+def _let_put_off(task: Task) -> None:
     """Catch ``Defer`` around all of a task's own code; a second call changes nothing."""
     if not works(Feature.PUTTING_OFF):
         return

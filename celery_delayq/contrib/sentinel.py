@@ -48,10 +48,18 @@ __all__ = ["ASKED_ONCE", "SentinelGroup", "asked_once", "group_of"]
 
 logger = logger_of(__name__)
 
-
 LISTEN_AGAIN = 5.0  # seconds before the next sentinel is tried; also for an answer to a ping
 SIGN_AFTER = 30.0  # seconds of silence before a ping
 SWITCH_WORDS = 5  # +switch-master: name, the old address, the new one
+PORT = 26379
+_MASTER = "the name of a master that the sentinels know, such as 'mymaster'"
+_NO_BLANK = "URLs parted by ';' alone: of one behind a blank, kombu reads no host"
+_SECONDS = "a number of seconds above 0"
+_SENTINELS = "a whole number of sentinels, 0 or more"
+
+# For queries by redis-py: by default it asks a sentinel that is down ten times, with seconds in
+# between, and waits forever for a silent one.
+ASKED_ONCE = {"retry": Retry(NoBackoff(), 0), "socket_timeout": ASK}
 
 
 class FailoverListener(Listener):
@@ -259,12 +267,7 @@ def _asked(connection: Any, *question: str) -> Any:
         raise
 
 
-# For queries by redis-py: by default it asks a sentinel that is down ten times, with seconds in
-# between, and waits forever for a silent one.
-ASKED_ONCE = {"retry": Retry(NoBackoff(), 0), "socket_timeout": ASK}
-
-
-class Ears:
+class _Ears:
     """How a process hears of a new master.
 
     Attributes:
@@ -278,12 +281,12 @@ class Ears:
         self.busy_until = 0.0
 
 
-class HeardMaster(MasterCache):
+class _HeardMaster(MasterCache):
     """The master of a group, as a process knows it, and what it hears of a new one by."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.ears = PerProcess(Ears)
+        self.ears = PerProcess(_Ears)
 
 
 @dataclass(frozen=True)
@@ -303,7 +306,9 @@ class SentinelGroup(MovingMaster):
     server: Endpoint
     ask: float = ASK
     others: int = 0
-    _found: HeardMaster = field(default_factory=HeardMaster, init=False, compare=False, repr=False)
+    _found: _HeardMaster = field(
+        default_factory=_HeardMaster, init=False, compare=False, repr=False
+    )
 
     @property
     def url(self) -> str:
@@ -393,13 +398,6 @@ def _why_no_master(connection: Any) -> str:
     facts = dict(zip(reply[::2], reply[1::2], strict=False))
     role = facts.get(b"role", b"master")
     return "" if role == b"master" else f"it is a {role.decode()}"
-
-
-PORT = 26379
-_MASTER = "the name of a master that the sentinels know, such as 'mymaster'"
-_NO_BLANK = "URLs parted by ';' alone: of one behind a blank, kombu reads no host"
-_SECONDS = "a number of seconds above 0"
-_SENTINELS = "a whole number of sentinels, 0 or more"
 
 
 def group_of(connection: Connection, options: Mapping[str, Any], names: Names) -> SentinelGroup:

@@ -51,7 +51,7 @@ class AdoptingStep(bootsteps.StartStopStep):
         self.enabled = services is not None and works(Feature.ADOPTING)
         if services is None or not self.enabled:
             return
-        self._worker = Worker(services, consumer)
+        self._worker = _Worker(services, consumer)
         look_first(consumer, "adoption", self._worker.takes)
 
     def start(self, _consumer: Any) -> None:
@@ -66,7 +66,7 @@ class AdoptingStep(bootsteps.StartStopStep):
         self._worker.listen(hub)
 
 
-class Worker:
+class _Worker:
     """Adopts messages with a far eta.
 
     Args:

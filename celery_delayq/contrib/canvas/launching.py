@@ -54,7 +54,6 @@ from .keeping import Step
 
 logger = logger_of(__name__)
 
-
 AT_MOST = 24 * 3600  # seconds that a launch is tried
 LONGEST = 300  # seconds between two tries
 IN_THE_WAY = 10.0  # seconds that an entry with its id may be in its way
@@ -72,116 +71,6 @@ _HOPELESS = (
     ValueError,
     AttributeError,
 )
-
-
-class Failed(Exception):
-    """A step of a launch failed; those before it are done.
-
-    Attributes:
-        place: The step's.
-        why: The error.
-        where: What failed: ``broker``, ``store`` or ``result backend``.
-    """
-
-    def __init__(self, place: int, why: Exception, where: str) -> None:
-        super().__init__(place, why, where)
-        self.place, self.why, self.where = place, why, where
-
-    @property
-    def is_hopeless(self) -> bool:
-        return isinstance(self.why, _HOPELESS) and not isinstance(self.why, (OSError, StoreError))
-
-    def __str__(self) -> str:
-        return f"cannot launch, {self.where}: {type(self.why).__name__}: {plain(self.why)}"
-
-
-def wait(
-    services: Services, task: Any, failed: Failed, steps: Sequence[Any], ids: Sequence[str]
-) -> NoReturn:
-    """Put a launch into the store, with the steps that are left.
-
-    Args:
-        services: The services of its app.
-        task: The running task.
-        failed: The reason.
-        steps: The failed step, those after it, and those that are done again.
-        ids: The ids that a caller may be waiting for.
-
-    Raises:
-        Ignore: it waits, or is dead.
-        Reject: it cannot be stored. The broker delivers the whole launch again.
-    """
-    request, now_ms = task.request, _now_ms()
-    since = request.get(SINCE) or now_ms
-    is_dead = failed.is_hopeless or now_ms - since >= AT_MOST * 1000
-    tries = 0 if is_dead else put_offs_in(request) + 1
-    pause = min(LONGEST, 2**tries)
-    headers = {PUT_OFFS_HEADER: tries, SINCE: None if is_dead else since}
-    try:
-        entry = OldEntry(
-            request.id,
-            request.get(DUE_HEADER) or now_ms,
-            None,
-            _record(task, [steps, ids], headers),
-            place=DEAD if is_dead else REFUSED,
-            when_ms=now_ms if is_dead else now_ms + pause * 1000,
-            error=str(failed),
-        )
-        _store(services, entry)
-    except DelayQError as error:
-        clock.sleep(BETWEEN)
-        raise Reject(error, requeue=True) from failed.why
-    if is_dead:
-        tell(services.hooks, [(request.id, str(failed))])
-        _fail(services, request, failed.why, ids)
-    else:
-        logger.warning("canvas %s was not launched, next in %d s: %s", request.id, pause, failed)
-    raise Ignore(str(failed))
-
-
-def _store(services: Services, entry: OldEntry) -> None:
-    """Store an entry; wait for the end of the one that was delivered as this launch.
-
-    Raises:
-        DelayQError: it is not stored.
-    """
-    until = clock.monotonic() + IN_THE_WAY
-    while isinstance((answer := restore(services.entries, [entry])[0]), DelayQError):
-        # On RabbitMQ, a launch may run, and fail, before its scanner has acknowledged it.
-        if clock.monotonic() > until:
-            raise answer
-        clock.sleep(0.05)
-
-
-def _now_ms() -> int:
-    return int(clock.utc_now().timestamp() * 1000)
-
-
-def _record(task: Any, args: list[Any], own: dict[str, Any]) -> NewRecord:
-    """Return the record of a launch with these arguments."""
-    of = task.request
-    signature = task.signature_from_request(
-        of, args=args, argsrepr=of.argsrepr, kwargsrepr=of.kwargsrepr, compression="zlib"
-    )
-    headers = {**(signature.options["headers"] or {}), **own}
-    request = Request(When("after", 0), writes=False)
-    request.sent_by(signature.apply_async, headers=headers)
-    ready: Any = request.answer.ready  # it is none only if it was written
-    record: NewRecord = ready.new.record
-    return record
-
-
-def _fail(services: Services, request: Any, why: Exception, ids: Sequence[str]) -> None:
-    """Store ``FAILURE`` for those who wait. A result that comes after a retry replaces it."""
-    if not services.has_backend:
-        return
-    for task_id in ids:
-        of_caller = Context({"reply_to": request.reply_to, "correlation_id": task_id})
-        try:
-            services.app.backend.mark_as_failure(task_id, why, request=of_caller)
-        except Exception:
-            logger.warning("task %s: FAILURE could not be stored", task_id, exc_info=True)
-            return
 
 
 def configured(app: Celery) -> None:
@@ -207,8 +96,8 @@ def _register(app: Celery) -> None:
         if _waits_already(services, request):
             raise Ignore("it waits already")
         try:
-            Launch(services, request).run(steps)
-        except Failed as failed:
+            _Launch(services, request).run(steps)
+        except _Failed as failed:
             if request.called_directly:
                 raise failed.why from None
             done, (tried, *rest) = steps[: failed.place], steps[failed.place :]
@@ -216,7 +105,7 @@ def _register(app: Celery) -> None:
             left = [task_id for task_id in ids if task_id not in sent]
             # The backend may forget a chord's size before the next try.
             sizes = [step for step in done if step.get("backend") == "set_chord_size"]
-            wait(services, self, failed, [*sizes, {**tried, "tried": True}, *rest], left)
+            _wait(services, self, failed, [*sizes, {**tried, "tried": True}, *rest], left)
 
 
 def _waits_already(services: Services, request: Any) -> bool:
@@ -237,7 +126,7 @@ def _comes_again(request: Any) -> bool:
     return bool(info.get("redelivered") or request.get(REDELIVERED_HEADER))
 
 
-class Launch:
+class _Launch:
     """One run of a launch.
 
     Args:
@@ -260,13 +149,13 @@ class Launch:
         """Do all steps.
 
         Raises:
-            Failed: one failed; those before it are done.
+            _Failed: one failed; those before it are done.
         """
         for place, step in enumerate(steps):
             try:
                 self._do(step, maybe_second=self._comes_again or step.get("tried"))
             except Exception as error:
-                raise Failed(place, error, _where(step)) from error
+                raise _Failed(place, error, _where(step)) from error
 
     def _do(self, step: Step, *, maybe_second: Any) -> None:
         if "backend" in step:
@@ -363,3 +252,113 @@ def _where(step: Step) -> str:
 def _extras(given: Mapping[str, Any]) -> Extras:
     others = tuple(part.encode("latin-1") for part in given["others"])
     return Extras(**{**given, "tags": tuple(given["tags"]), "others": others})
+
+
+class _Failed(Exception):
+    """A step of a launch failed; those before it are done.
+
+    Attributes:
+        place: The step's.
+        why: The error.
+        where: What failed: ``broker``, ``store`` or ``result backend``.
+    """
+
+    def __init__(self, place: int, why: Exception, where: str) -> None:
+        super().__init__(place, why, where)
+        self.place, self.why, self.where = place, why, where
+
+    @property
+    def is_hopeless(self) -> bool:
+        return isinstance(self.why, _HOPELESS) and not isinstance(self.why, (OSError, StoreError))
+
+    def __str__(self) -> str:
+        return f"cannot launch, {self.where}: {type(self.why).__name__}: {plain(self.why)}"
+
+
+def _wait(
+    services: Services, task: Any, failed: _Failed, steps: Sequence[Any], ids: Sequence[str]
+) -> NoReturn:
+    """Put a launch into the store, with the steps that are left.
+
+    Args:
+        services: The services of its app.
+        task: The running task.
+        failed: The reason.
+        steps: The failed step, those after it, and those that are done again.
+        ids: The ids that a caller may be waiting for.
+
+    Raises:
+        Ignore: it waits, or is dead.
+        Reject: it cannot be stored. The broker delivers the whole launch again.
+    """
+    request, now_ms = task.request, _now_ms()
+    since = request.get(SINCE) or now_ms
+    is_dead = failed.is_hopeless or now_ms - since >= AT_MOST * 1000
+    tries = 0 if is_dead else put_offs_in(request) + 1
+    pause = min(LONGEST, 2**tries)
+    headers = {PUT_OFFS_HEADER: tries, SINCE: None if is_dead else since}
+    try:
+        entry = OldEntry(
+            request.id,
+            request.get(DUE_HEADER) or now_ms,
+            None,
+            _record(task, [steps, ids], headers),
+            place=DEAD if is_dead else REFUSED,
+            when_ms=now_ms if is_dead else now_ms + pause * 1000,
+            error=str(failed),
+        )
+        _store(services, entry)
+    except DelayQError as error:
+        clock.sleep(BETWEEN)
+        raise Reject(error, requeue=True) from failed.why
+    if is_dead:
+        tell(services.hooks, [(request.id, str(failed))])
+        _fail(services, request, failed.why, ids)
+    else:
+        logger.warning("canvas %s was not launched, next in %d s: %s", request.id, pause, failed)
+    raise Ignore(str(failed))
+
+
+def _store(services: Services, entry: OldEntry) -> None:
+    """Store an entry; wait for the end of the one that was delivered as this launch.
+
+    Raises:
+        DelayQError: it is not stored.
+    """
+    until = clock.monotonic() + IN_THE_WAY
+    while isinstance((answer := restore(services.entries, [entry])[0]), DelayQError):
+        # On RabbitMQ, a launch may run, and fail, before its scanner has acknowledged it.
+        if clock.monotonic() > until:
+            raise answer
+        clock.sleep(0.05)
+
+
+def _now_ms() -> int:
+    return int(clock.utc_now().timestamp() * 1000)
+
+
+def _record(task: Any, args: list[Any], own: dict[str, Any]) -> NewRecord:
+    """Return the record of a launch with these arguments."""
+    of = task.request
+    signature = task.signature_from_request(
+        of, args=args, argsrepr=of.argsrepr, kwargsrepr=of.kwargsrepr, compression="zlib"
+    )
+    headers = {**(signature.options["headers"] or {}), **own}
+    request = Request(When("after", 0), writes=False)
+    request.sent_by(signature.apply_async, headers=headers)
+    ready: Any = request.answer.ready  # it is none only if it was written
+    record: NewRecord = ready.new.record
+    return record
+
+
+def _fail(services: Services, request: Any, why: Exception, ids: Sequence[str]) -> None:
+    """Store ``FAILURE`` for those who wait. A result that comes after a retry replaces it."""
+    if not services.has_backend:
+        return
+    for task_id in ids:
+        of_caller = Context({"reply_to": request.reply_to, "correlation_id": task_id})
+        try:
+            services.app.backend.mark_as_failure(task_id, why, request=of_caller)
+        except Exception:
+            logger.warning("task %s: FAILURE could not be stored", task_id, exc_info=True)
+            return

@@ -117,12 +117,12 @@ def shown(sig: Mapping[str, Any]) -> str:
     return f"{kind}({shown(parts[0]) if parts else ''}{more})"
 
 
-def has_ids(sig: Any) -> bool:
+def _has_ids(sig: Any) -> bool:
     """Whether a signature, or a part of it, has a task id already."""
     return any(options.get("task_id") for options in _options_of(sig))
 
 
-def refuse_connections(sig: Any) -> None:
+def _refuse_connections(sig: Any) -> None:
     """Refuse a canvas that brings its own way to a broker.
 
     Raises:
@@ -167,9 +167,9 @@ def schedule(
     Returns:
         Its result; of an empty canvas, what ``apply_async`` returns: nothing is scheduled.
     """
-    refuse_connections(sig)
+    _refuse_connections(sig)
     # A caller may know the ids of a signature that was frozen before.
-    frozen = has_ids(sig)
+    frozen = _has_ids(sig)
     request = Request(when, given_out=frozen, frozen=frozen)
     app, kept = services.app, Kept(services, request.expected_due())
     canvas = marked(sig, kept, app)
@@ -182,7 +182,7 @@ def schedule(
         canvas.set(task_id=id_text(canvas.options["task_id"]))
     with _trail(app) as trail:
         result = _applied(canvas, kept, when)
-        launch = app.signature(LAUNCH, args=(kept.steps, ids_of(result)))
+        launch = app.signature(LAUNCH, args=(kept.steps, _ids_of(result)))
         # It carries the arguments of all parts, and argsrepr may hide some of them from logs.
         launch.set(task_id=result.id, argsrepr=shown(canvas), kwargsrepr="{}", compression="zlib")
         launch.set(add_to_parent=False, **kept.route, **_once(sig), **in_signature)
@@ -260,10 +260,10 @@ def parts_of(body: Any) -> list[tuple[str, bytes | None]]:
     return [(task_id, messages.get(task_id)) for task_id in task_ids(body)]
 
 
-def ids_of(result: ResultBase) -> list[str]:
+def _ids_of(result: ResultBase) -> list[str]:
     """Return the ids of the tasks that a caller may be waiting for."""
     if isinstance(result, GroupResult):
-        return [task_id for child in result.results for task_id in ids_of(child)]
+        return [task_id for child in result.results for task_id in _ids_of(child)]
     return [result.id]
 
 

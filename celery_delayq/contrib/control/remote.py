@@ -33,13 +33,18 @@ from ...core.text import logger_of
 
 logger = logger_of(__name__)
 
-
 SHOWN = 100  # tasks, the next to fall due: an answer is one message
 SHOWN_BYTES = 4_000_000  # of messages; a worker does nothing else while it reads them
 PRIORITY = 6  # the priority that Celery's timer gives to tasks with an eta
 
+# All workers receive a revoke at the same moment, and the first cancels; the others still count it
+# as done for so long. Not forever: another message may be sent with the id later.
+LATELY_MS = 60_000
+_NOT_SHOWN = "tasks waiting in the store are not shown: %s"
+Command = Callable[..., Any]
 
-def waiting_here(services: Services, hostname: str) -> list[dict[str, Any]]:
+
+def _waiting_here(services: Services, hostname: str) -> list[dict[str, Any]]:
     """Return the next tasks to fall due, as the worker *hostname* shows those that it holds.
 
     Arguments appear as in logs: nothing is unpickled, and ``argsrepr`` hides them here too.
@@ -58,7 +63,7 @@ def waiting_here(services: Services, hostname: str) -> list[dict[str, Any]]:
     return shown
 
 
-def queried(
+def _queried(
     services: Services, task_ids: Iterable[str], hostname: str
 ) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return the state of each task in the store, and the task as :func:`scheduled` shows it.
@@ -107,23 +112,19 @@ def _delivery(entry: Entry, task: ScheduledTask) -> dict[str, Any]:
     }
 
 
-# All workers receive a revoke at the same moment, and the first cancels; the others still count it
-# as done for so long. Not forever: another message may be sent with the id later.
-LATELY_MS = 60_000
+def set_up(app: Celery) -> None:
+    """Let the app's ``revoke`` reach waiting tasks."""
+    app.control_cls = _revoking_control(app.control_cls)
 
 
-class InspectingMixin:
-    """Lets an ``Inspect`` class ask workers for the state of their store."""
-
-    def delayq(self) -> dict[str, Any] | None:
-        """Return the state of the store, as each worker that answers sees it.
-
-        Returns:
-            A dictionary for each worker: the ``facts()`` of ``DelayQ.status()`` without
-            ``queues``, with its ``version`` of the package; or ``error`` with a sentence.
-            ``None`` if no worker answers.
-        """
-        return self._request("delayq")  # type: ignore[attr-defined,no-any-return]
+def _revoking_control(base: Any) -> Any:
+    """Return *base* with that ability; if possible as a name, as apps are pickled."""
+    base = symbol_by_name(base)
+    if issubclass(base, RevokingMixin):  # from a copied app
+        return base
+    if base is Control:
+        return f"{__name__}:{RevokingControl.__name__}"
+    return type(base.__name__, (RevokingMixin, base), {})
 
 
 class RevokingMixin:
@@ -150,22 +151,18 @@ class RevokingControl(RevokingMixin, Control):
     """Celery's own ``Control``, which also reaches waiting tasks."""
 
 
-def set_up(app: Celery) -> None:
-    """Let the app's ``revoke`` reach waiting tasks."""
-    app.control_cls = revoking_control(app.control_cls)
+class InspectingMixin:
+    """Lets an ``Inspect`` class ask workers for the state of their store."""
 
+    def delayq(self) -> dict[str, Any] | None:
+        """Return the state of the store, as each worker that answers sees it.
 
-def revoking_control(base: Any) -> Any:
-    """Return *base* with that ability; if possible as a name, as apps are pickled."""
-    base = symbol_by_name(base)
-    if issubclass(base, RevokingMixin):  # from a copied app
-        return base
-    if base is Control:
-        return f"{__name__}:{RevokingControl.__name__}"
-    return type(base.__name__, (RevokingMixin, base), {})
-
-
-Command = Callable[..., Any]
+        Returns:
+            A dictionary for each worker: the ``facts()`` of ``DelayQ.status()`` without
+            ``queues``, with its ``version`` of the package; or ``error`` with a sentence.
+            ``None`` if no worker answers.
+        """
+        return self._request("delayq")  # type: ignore[attr-defined,no-any-return]
 
 
 def in_worker(_app: Celery) -> None:
@@ -209,7 +206,7 @@ def _listing(plain: Command) -> Any:
     def scheduled(state: Any, *args: Any, **options: Any) -> Any:
         its_own, services = plain(state, *args, **options), find(state.app)
         try:
-            stored = waiting_here(services, state.hostname) if services else []
+            stored = _waiting_here(services, state.hostname) if services else []
         except DelayQError as error:
             logger.warning(_NOT_SHOWN, error)
             stored = []
@@ -223,7 +220,7 @@ def _finding(plain: Command) -> Any:
         its_own, services = plain(state, ids, *args, **options), find(state.app)
         others = [task_id for task_id in maybe_list(ids) or () if task_id not in its_own]
         try:
-            stored = queried(services, others, state.hostname) if services else {}
+            stored = _queried(services, others, state.hostname) if services else {}
         except DelayQError as error:
             logger.warning(_NOT_SHOWN, error)
             stored = {}
@@ -240,7 +237,6 @@ _WRAPS = {
     "scheduled": _listing,
     "dump_schedule": _listing,
 }
-_NOT_SHOWN = "tasks waiting in the store are not shown: %s"
 
 
 def _cancel(delayq: HasServices, task_id: Any) -> Any:

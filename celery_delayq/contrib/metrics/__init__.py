@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Collector", "watch"]
 
-
 _MISSING = "None, as prometheus-client is missing: pip install 'celery_delayq[metrics]'"
 
 

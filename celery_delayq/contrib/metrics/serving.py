@@ -37,6 +37,17 @@ from .names import COUNTED, READ, Metric
 
 logger = logger_of(__name__)
 
+MOST_LABELS = 100  # queues, and pauses, with a label of their own
+LOOK_EVERY = 300.0  # seconds; each worker's metrics ask all workers
+OTHER = "other"  # the label of all further queues
+UNREADABLE = "unreadable"  # the label of entries without a queue, as an empty label is none
+AGAIN = 5.0  # most seconds between two attempts to get a port that is in use
+SHARED = "PROMETHEUS_MULTIPROC_DIR"  # a folder in which processes count together
+_CALLS = {"cancel": "cancelled", "reschedule": "rescheduled", "edit": "edited"}
+_KINDS: dict[str, Any] = {"counter": Counter, "histogram": Histogram}
+_TOTALS: WeakKeyDictionary[CollectorRegistry, Totals] = WeakKeyDictionary()
+Samples = dict[str, float]  # label -> value; "" for a metric without labels
+
 
 def watch(delayq: HasServices, registry: CollectorRegistry = REGISTRY) -> None:
     """Count this process's steps on tasks from now on; a second call changes nothing.
@@ -103,11 +114,6 @@ class Totals:
             lateness.observe(seconds)
 
 
-_CALLS = {"cancel": "cancelled", "reschedule": "rescheduled", "edit": "edited"}
-_KINDS: dict[str, Any] = {"counter": Counter, "histogram": Histogram}
-_TOTALS: WeakKeyDictionary[CollectorRegistry, Totals] = WeakKeyDictionary()
-
-
 def _make(metric: Metric, registry: CollectorRegistry) -> Any:
     bounds = {"buckets": metric.buckets} if metric.buckets else {}
     made = _KINDS[metric.kind](
@@ -116,14 +122,6 @@ def _make(metric: Metric, registry: CollectorRegistry) -> Any:
     for value in metric.values:
         made.labels(value)  # exposed from the start, as 0: a rate needs a first value
     return made
-
-
-MOST_LABELS = 100  # queues, and pauses, with a label of their own
-LOOK_EVERY = 300.0  # seconds; each worker's metrics ask all workers
-OTHER = "other"  # the label of all further queues
-UNREADABLE = "unreadable"  # the label of entries without a queue, as an empty label is none
-
-Samples = dict[str, float]  # label -> value; "" for a metric without labels
 
 
 class Collector:
@@ -261,10 +259,6 @@ def _family(metric: Metric, samples: Samples) -> GaugeMetricFamily:
     for label, value in samples.items():
         family.add_metric([label] if metric.label else [], value)
     return family
-
-
-AGAIN = 5.0  # most seconds between two attempts to get a port that is in use
-SHARED = "PROMETHEUS_MULTIPROC_DIR"  # a folder in which processes count together
 
 
 class Serving:

@@ -128,7 +128,7 @@ class Declared:
         """Take up what this process has said by now."""
         rows = {**said_of(self._services).rows}
         if self._services.settings.beat and self._of_beat is None:
-            self._of_beat = {name: (row, taken) for name, row, taken in sayings(self._services)}
+            self._of_beat = {name: (row, taken) for name, row, taken in _sayings(self._services)}
         for name, (row, _) in (self._of_beat or {}).items():
             if name in rows:
                 self._leave_out(name)
@@ -217,15 +217,15 @@ def _task_of(rule: Stored) -> str:
         return ""
 
 
-def sayings(services: Services) -> Iterator[tuple[str, dict[str, str], Taken]]:
+def _sayings(services: Services) -> Iterator[tuple[str, dict[str, str], Taken]]:
     """Yield the name, the row, and what it takes over, of each entry that a rule can have."""
     app = services.app
-    for name, given in entries_of(app).items():
+    for name, given in _entries_of(app).items():
         try:
             now = clock.utc_now()
             entry = ScheduleEntry(**{"last_run_at": now, **given, "name": name, "app": app})
             row = row_of(services, name, signature_of(app, entry), entry.schedule, source=BEAT)
-            taken = taken_of(entry) if "last_run_at" in given else Taken()
+            taken = _taken_of(entry) if "last_run_at" in given else Taken()
         except StoreError:
             raise
         except Exception as error:  # a user's own schedule may raise anything
@@ -235,7 +235,7 @@ def sayings(services: Services) -> Iterator[tuple[str, dict[str, str], Taken]]:
             yield name, row, taken
 
 
-def entries_of(app: Celery) -> dict[str, Mapping[str, Any]]:
+def _entries_of(app: Celery) -> dict[str, Mapping[str, Any]]:
     """Return the entries that beat would have, its own for the result backend included.
 
     Of a scheduler that is not known to leave them as they are, there are none.
@@ -287,6 +287,6 @@ def with_header(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "headers": {**(options.get("headers") or {}), HEADER: True}}
 
 
-def taken_of(entry: ScheduleEntry) -> Taken:
+def _taken_of(entry: ScheduleEntry) -> Taken:
     """Return what an entry says of its last run."""
     return Taken(entry.schedule.maybe_make_aware(entry.last_run_at))

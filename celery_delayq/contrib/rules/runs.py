@@ -121,7 +121,7 @@ def _shown(
     skipped = [slot for slot, task_id in rule.skips.items() if task_id not in ids]
     coming = [run.due for run in runs if run.due > rule.now]
     if not rule.is_paused:
-        coming += [slot + rule.offset for slot in islice(slots_to_come(rule, plan), SHOWN)]
+        coming += [slot + rule.offset for slot in islice(_slots_to_come(rule, plan), SHOWN)]
     return Shown(
         next=tuple(sorted(coming)[:SHOWN]),
         last=_last(rule, pasts, fates),
@@ -131,7 +131,7 @@ def _shown(
     )
 
 
-def slots_to_come(rule: Stored, plan: Plan) -> Iterator[datetime]:
+def _slots_to_come(rule: Stored, plan: Plan) -> Iterator[datetime]:
     """Yield the slots whose runs are not written yet, and that nobody skips."""
     after = max(rule.last, rule.now - rule.offset)
     return (slot for slot in plan.timing.after(after) if slot not in rule.skips)
@@ -234,7 +234,7 @@ def _skip(
 ) -> tuple[Skipped | None, bool]:
     """Return what is left out, and whether nobody was quicker."""
     run = next(iter(found.waiting), None)
-    slot = None if rule.is_paused else next(slots_to_come(rule, plan), None)
+    slot = None if rule.is_paused else next(_slots_to_come(rule, plan), None)
     if run is not None and (slot is None or run.due <= slot + rule.offset):
         if not cancel(services.app.delayq, run.id):
             return None, False

@@ -21,6 +21,7 @@ from ...core.servers.connection import Connection
 from ...core.services import Configured, Services, find
 from ...core.store.scripts import Scripts
 
+_REACH = ("scripts", "entries", "copies")  # properties of Configured that lead to a store
 _HOW = (
     "name the app under test: set delayq_app = shop:app in pytest's configuration, or override "
     "the fixture delayq_app"
@@ -46,9 +47,6 @@ def _named(name: str) -> Any:
         return find_app(name)
     except (ImportError, AttributeError) as error:
         raise CannotIsolate(f"delayq_app is {name!r}, which cannot be found: {error}") from error
-
-
-_REACH = ("scripts", "entries", "copies")  # properties of Configured that lead to a store
 
 
 def forbid_stores() -> Callable[[], None]:

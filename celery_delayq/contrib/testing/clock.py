@@ -33,6 +33,30 @@ from ...core.settings import Settings
 from ...core.store.keys import Keys
 from ...core.store.scripts import Script, Scripts, load
 
+KEY = "clock"
+
+_OWN = re.compile(r"^local function clock_us\(\)\n.*?^end$", re.MULTILINE | re.DOTALL)
+# Rounded up to the next millisecond, as due times are: if time stands still, advancing by half an
+# hour has to reach a task that was scheduled half an hour ahead.
+_MOVED = """\
+local function clock_us()
+  local time = redis.call('TIME')
+  local ahead = redis.call('GET', string.match(KEYS[1], '^.*}:') .. 'clock') or 0
+  return math.ceil((time[1] * 1000000 + time[2] + ahead) / 1000) * 1000
+end"""
+
+# KEYS: clock, scanners, and the channel of all scanners. ARGV: the advance in us, and in ms.
+_ADVANCE = """\
+redis.call('INCRBY', KEYS[1], ARGV[1])
+for _, scanner in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+  redis.call('ZINCRBY', KEYS[2], ARGV[2], scanner)
+end
+return redis.call('PUBLISH', KEYS[3], '')
+"""
+
+_FORWARD = "0 or more, as time only passes; each test starts at the present"
+_MICROSECOND = timedelta(microseconds=1)
+
 
 @contextmanager
 def put(names: MutableMapping[str, Any], name: str, value: Any) -> Iterator[None]:
@@ -79,31 +103,6 @@ def kept(names: MutableMapping[str, Any]) -> Iterator[None]:
     finally:
         names.clear()
         names.update(had)
-
-
-KEY = "clock"
-
-_OWN = re.compile(r"^local function clock_us\(\)\n.*?^end$", re.MULTILINE | re.DOTALL)
-# Rounded up to the next millisecond, as due times are: if time stands still, advancing by half an
-# hour has to reach a task that was scheduled half an hour ahead.
-_MOVED = """\
-local function clock_us()
-  local time = redis.call('TIME')
-  local ahead = redis.call('GET', string.match(KEYS[1], '^.*}:') .. 'clock') or 0
-  return math.ceil((time[1] * 1000000 + time[2] + ahead) / 1000) * 1000
-end"""
-
-# KEYS: clock, scanners, and the channel of all scanners. ARGV: the advance in us, and in ms.
-_ADVANCE = """\
-redis.call('INCRBY', KEYS[1], ARGV[1])
-for _, scanner in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
-  redis.call('ZINCRBY', KEYS[2], ARGV[2], scanner)
-end
-return redis.call('PUBLISH', KEYS[3], '')
-"""
-
-_FORWARD = "0 or more, as time only passes; each test starts at the present"
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class MovedScripts(Scripts):

@@ -37,6 +37,27 @@ from ...core.store.scripts import Scripts
 from .clock import Clock, MovedScripts, clock_key, emptied, kept, put, without_variables
 from .tested import IsolatedDelayQ
 
+URL = f"{__name__}:QuickBackend+memory://"
+
+#: A broker in this process; kombu warns if a URL names no host.
+MEMORY = "memory://localhost//"
+RESULTS = "cache+memory://"
+
+#: Names a real Redis, if neither the caller nor pytest's options do.
+VARIABLE = "DELAYQ_TEST_REDIS"
+INTERVAL = 0.01  # seconds between two polls of a result
+_POLLED = 0.01  # seconds between two looks at a queue in memory; kombu's own is one second
+
+# Celery reads these before its settings.
+_VARIABLES = {
+    "broker_url": ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"),
+    "result_backend": ("CELERY_RESULT_BACKEND",),
+}
+_NEEDS = (
+    "an isolated store needs fakeredis with Lua: pip install 'celery_delayq[testing]'; or name a "
+    f"Redis by the environment's {VARIABLE}, pytest's --delayq-redis, or redis="
+)
+
 # Undocumented names of Celery and kombu. They are checked when an app is isolated, as no process in
 # production needs them.
 LEANS_ON = (
@@ -59,11 +80,77 @@ LEANS_ON = (
     "kombu.transport.memory:Transport.global_state",
     "logging:_warnings_showwarning",
 )
+_isolated: set[int] = set()
+_sent: dict[str, set[str]] = {}  # by URL, the scripts that a Redis has
 
 
-INTERVAL = 0.01  # seconds between two polls of a result
+@contextmanager
+def isolated(
+    app: Celery[Any],
+    *,
+    broker: str | None = MEMORY,
+    backend: str | None = RESULTS,
+    redis: str | None = None,
+    **settings: Any,
+) -> Iterator[IsolatedDelayQ]:
+    """Give an app a store, a broker and a result backend of its own, and a clock that moves.
 
-URL = f"{__name__}:QuickBackend+memory://"
+    Settings, connections and results are restored afterwards, even if the test fails.
+
+    Args:
+        app: An app with a ``DelayQ``.
+        broker: The URL of its broker, by default one in memory; ``None`` keeps the app's own.
+        backend: The URL of its result backend, by default one in memory; ``None`` keeps its own.
+        redis: The URL of a Redis for the store; it writes and deletes only keys with a prefix of
+            its own. The default is the environment's ``DELAYQ_TEST_REDIS``, or else fakeredis in
+            this process.
+        **settings: Other settings for the app meanwhile. Unless you set them here, no call waits
+            for replicas, and the store's login is the one in its URL.
+
+    Raises:
+        NoDelayQ: the app has none.
+        LibraryChanged: Celery or kombu lacks something that the isolation relies on.
+        CannotIsolate: the app is isolated already, or neither *redis* nor fakeredis is there.
+        StoreError: Redis cannot be reached.
+    """
+    need(LEANS_ON)
+    services = services_of(app)
+    if id(app) in _isolated:
+        raise CannotIsolate(f"the app {app.main!r} is isolated already; one test at a time")
+    prefix = _new_prefix()
+    settings = {
+        "delayq_wait_replicas": None,  # the test's Redis has none
+        "delayq_transport_options": None,  # they are for another Redis
+        **settings,
+        **({} if broker is None else _broker_settings(broker, prefix)),
+        **({} if backend is None else {"result_backend": _quick(backend)}),
+        "delayq_url": _url_of(redis),
+        "delayq_prefix": prefix,
+    }
+    with ExitStack() as stack:
+        _isolated.add(id(app))
+        stack.callback(_isolated.discard, id(app))
+        # Runs last, when the app has its own settings again.
+        stack.callback(services.start_anew)
+        for aside in (
+            configured(app, settings),
+            _unconnected(app),
+            _empty_memory(),
+            _untraced(app),
+        ):
+            stack.enter_context(aside)
+        sent = _sent.setdefault(settings["delayq_url"], set())
+        services.start_anew(partial(MovedScripts, sent=sent))
+        stack.callback(lambda: _delete_all(services.entries.key_sets))
+        clock = Clock(app)
+        stack.enter_context(clock.shown())
+        delayq = IsolatedDelayQ(app, clock)
+        stack.callback(delayq.close)
+        yield delayq
+
+
+def _quick(backend: str) -> str:
+    return URL if backend == RESULTS else backend
 
 
 class QuickBackend(CacheBackend):
@@ -92,16 +179,7 @@ class QuickBackend(CacheBackend):
         )
 
 
-#: Names a real Redis, if neither the caller nor pytest's options do.
-VARIABLE = "DELAYQ_TEST_REDIS"
-
-_NEEDS = (
-    "an isolated store needs fakeredis with Lua: pip install 'celery_delayq[testing]'; or name a "
-    f"Redis by the environment's {VARIABLE}, pytest's --delayq-redis, or redis="
-)
-
-
-def url_of(redis: str | None) -> str:
+def _url_of(redis: str | None) -> str:
     """Return the URL of the Redis for a test.
 
     Args:
@@ -113,12 +191,12 @@ def url_of(redis: str | None) -> str:
     return redis or os.environ.get(VARIABLE) or _served.get()
 
 
-def new_prefix() -> str:
+def _new_prefix() -> str:
     """Return a prefix that no other test has, in any process."""
     return f"delayq-test-{os.urandom(6).hex()}"
 
 
-def delete_all(key_sets: Sequence[Scripts]) -> None:
+def _delete_all(key_sets: Sequence[Scripts]) -> None:
     """Delete the keys of these sets, each by its name, and no others."""
     for scripts in key_sets:
         names = [*(scripts.keys[name] for name in KEYS), clock_key(scripts)]
@@ -149,20 +227,7 @@ def _end(server: Any, pid: int) -> None:
 _served = PerProcess(_serve)  # a forked child has the server's sockets only
 
 
-_POLLED = 0.01  # seconds between two looks at a queue in memory; kombu's own is one second
-
-# Celery reads these before its settings.
-_VARIABLES = {
-    "broker_url": ("CELERY_BROKER_URL", "CELERY_BROKER_READ_URL", "CELERY_BROKER_WRITE_URL"),
-    "result_backend": ("CELERY_RESULT_BACKEND",),
-}
-
-
-#: A broker in this process; kombu warns if a URL names no host.
-MEMORY = "memory://localhost//"
-
-
-def broker_settings(url: str, name: str) -> dict[str, Any]:
+def _broker_settings(url: str, name: str) -> dict[str, Any]:
     """Return the settings of a broker in place of the app's.
 
     Args:
@@ -199,7 +264,7 @@ def configured(app: Celery, settings: dict[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def unconnected(app: Celery) -> Iterator[None]:
+def _unconnected(app: Celery) -> Iterator[None]:
     """Set aside an app's pools and backends; close those that it opens meanwhile."""
     with ExitStack() as stack:
         if "amqp" not in vars(app):
@@ -241,7 +306,7 @@ def _forget(group: Any, pool: Any) -> None:
 
 
 @contextmanager
-def empty_memory() -> Iterator[None]:
+def _empty_memory() -> Iterator[None]:
     """Set aside this process's queues and results in memory."""
     state = memory.Transport.global_state
     mappings = (state.exchanges, state.bindings, state.queue_index)
@@ -254,7 +319,7 @@ def empty_memory() -> Iterator[None]:
 
 
 @contextmanager
-def untraced(app: Celery) -> Iterator[None]:
+def _untraced(app: Celery) -> Iterator[None]:
     """Let Celery build the tasks' tracers anew, as each keeps its backend."""
     had = {task: task.__trace__ for task in app._tasks.values()}
     for task in had:
@@ -264,73 +329,3 @@ def untraced(app: Celery) -> Iterator[None]:
     finally:
         for task in app._tasks.values():
             task.__trace__ = had.get(task)
-
-
-RESULTS = "cache+memory://"
-
-_isolated: set[int] = set()
-_sent: dict[str, set[str]] = {}  # by URL, the scripts that a Redis has
-
-
-@contextmanager
-def isolated(
-    app: Celery[Any],
-    *,
-    broker: str | None = MEMORY,
-    backend: str | None = RESULTS,
-    redis: str | None = None,
-    **settings: Any,
-) -> Iterator[IsolatedDelayQ]:
-    """Give an app a store, a broker and a result backend of its own, and a clock that moves.
-
-    Settings, connections and results are restored afterwards, even if the test fails.
-
-    Args:
-        app: An app with a ``DelayQ``.
-        broker: The URL of its broker, by default one in memory; ``None`` keeps the app's own.
-        backend: The URL of its result backend, by default one in memory; ``None`` keeps its own.
-        redis: The URL of a Redis for the store; it writes and deletes only keys with a prefix of
-            its own. The default is the environment's ``DELAYQ_TEST_REDIS``, or else fakeredis in
-            this process.
-        **settings: Other settings for the app meanwhile. Unless you set them here, no call waits
-            for replicas, and the store's login is the one in its URL.
-
-    Raises:
-        NoDelayQ: the app has none.
-        LibraryChanged: Celery or kombu lacks something that the isolation relies on.
-        CannotIsolate: the app is isolated already, or neither *redis* nor fakeredis is there.
-        StoreError: Redis cannot be reached.
-    """
-    need(LEANS_ON)
-    services = services_of(app)
-    if id(app) in _isolated:
-        raise CannotIsolate(f"the app {app.main!r} is isolated already; one test at a time")
-    prefix = new_prefix()
-    settings = {
-        "delayq_wait_replicas": None,  # the test's Redis has none
-        "delayq_transport_options": None,  # they are for another Redis
-        **settings,
-        **({} if broker is None else broker_settings(broker, prefix)),
-        **({} if backend is None else {"result_backend": _quick(backend)}),
-        "delayq_url": url_of(redis),
-        "delayq_prefix": prefix,
-    }
-    with ExitStack() as stack:
-        _isolated.add(id(app))
-        stack.callback(_isolated.discard, id(app))
-        # Runs last, when the app has its own settings again.
-        stack.callback(services.start_anew)
-        for aside in (configured(app, settings), unconnected(app), empty_memory(), untraced(app)):
-            stack.enter_context(aside)
-        sent = _sent.setdefault(settings["delayq_url"], set())
-        services.start_anew(partial(MovedScripts, sent=sent))
-        stack.callback(lambda: delete_all(services.entries.key_sets))
-        clock = Clock(app)
-        stack.enter_context(clock.shown())
-        delayq = IsolatedDelayQ(app, clock)
-        stack.callback(delayq.close)
-        yield delayq
-
-
-def _quick(backend: str) -> str:
-    return URL if backend == RESULTS else backend

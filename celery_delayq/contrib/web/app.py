@@ -4,9 +4,8 @@ request --> host, access, origin --> route --> view --> response with its header
 |                             |
 +--> 403, 421                 +--> 400 a bad value, 409, 503 no Redis
 
-The head of each page: the app, its store, and whether tasks are delivered in time.
-
-The pages as a WSGI application, to mount in a site that has a login.
+The head of each page says the app, its store, and whether tasks are delivered in time. ``wsgi``
+returns the pages as an application, to mount in a site that has a login.
 """
 
 from __future__ import annotations
@@ -122,38 +121,22 @@ def header(visit: Visit, *, is_away: bool) -> Header:
     )
 
 
-VIEWS: dict[str, Callable[[Visit], Response]] = {
-    "overview": views.overview,
-    "state": views.state,
-    "tasks": views.tasks,
-    "task": views.task,
-    "selected": many.selected,
-    "everything": many.everything,
-    "work": many.work,
-    "undo": many.undo,
-    "paused": store_views.paused,
-    "key": store_views.key,
-    "history": store_views.history,
-    "rules": store_views.rules,
-    "queues": store_views.queues,
+_READ, _CHANGE = ["GET"], ["GET", "POST"]
+_VIEWS: dict[str, tuple[str, list[str], Callable[[Visit], Response]]] = {
+    "overview": ("/", _READ, views.overview),
+    "state": ("/state", _READ, views.state),
+    "tasks": ("/tasks", _READ, views.tasks),
+    "task": ("/task", _CHANGE, views.task),
+    "selected": ("/selected", _CHANGE, many.selected),
+    "everything": ("/all", _CHANGE, many.everything),
+    "work": ("/work", _CHANGE, many.work),
+    "undo": ("/undo", _CHANGE, many.undo),
+    "paused": ("/paused", _CHANGE, store_views.paused),
+    "key": ("/key", _CHANGE, store_views.key),
+    "history": ("/history", _READ, store_views.history),
+    "rules": ("/rules", _CHANGE, store_views.rules),
+    "queues": ("/queues", _READ, store_views.queues),
 }
-
-_RULES = [
-    Rule("/", endpoint="overview", methods=["GET"]),
-    Rule("/state", endpoint="state", methods=["GET"]),
-    Rule("/tasks", endpoint="tasks", methods=["GET"]),
-    Rule("/task", endpoint="task", methods=["GET", "POST"]),
-    Rule("/selected", endpoint="selected", methods=["GET", "POST"]),
-    Rule("/all", endpoint="everything", methods=["GET", "POST"]),
-    Rule("/work", endpoint="work", methods=["GET", "POST"]),
-    Rule("/undo", endpoint="undo", methods=["GET", "POST"]),
-    Rule("/paused", endpoint="paused", methods=["GET", "POST"]),
-    Rule("/key", endpoint="key", methods=["GET", "POST"]),
-    Rule("/history", endpoint="history", methods=["GET"]),
-    Rule("/rules", endpoint="rules", methods=["GET", "POST"]),
-    Rule("/queues", endpoint="queues", methods=["GET"]),
-    Rule("/static/<name>", endpoint="static", methods=["GET"]),
-]
 _KINDS = {"page.css": "text/css", "page.js": "text/javascript"}
 MAX_FORM = 1_000_000  # bytes of a form
 LOOK_EVERY = 60.0  # seconds until the queues that no worker reads are looked up again
@@ -182,7 +165,9 @@ class Pages:
         self._hides = hides
         self._trusted, self._hosts = tuple(trusted), tuple(hosts)
         self._unread = Look(delayq.services, LOOK_EVERY)
-        self._rules = Map([rule.empty() for rule in _RULES], merge_slashes=False)
+        rules = [Rule(path, endpoint=name, methods=how) for name, (path, how, _) in _VIEWS.items()]
+        rules.append(Rule("/static/<name>", endpoint="static", methods=_READ))
+        self._rules = Map(rules, merge_slashes=False)
 
     def respond(
         self, request: Request, allow: Callable[[], object], user: Callable[[], str]
@@ -245,7 +230,7 @@ class Pages:
         if endpoint == "static":
             return self._file(**found)
         asked = replace(visit, user=user(), view=endpoint)
-        view = VIEWS[endpoint]
+        _, _, view = _VIEWS[endpoint]
         if visit.request.method in guard.SAFE:
             return view(replace(asked, answer=answer_in(asked)))
         asked.must_write()

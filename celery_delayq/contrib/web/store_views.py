@@ -1,10 +1,13 @@
-"""The other views: pauses, the history, and all tasks by queue.
+"""The views of the store as a whole: pauses, held keys, the history, tasks by queue, rules.
 
-Recurring rules: the list of them, and the buttons of each.
+    paused, key --POST, 303--> the same page, with the answer
+    queues ------a second----> GET /queues?...&place --a second--> ...
 
-GET /rules ---> a page of rules <--303-- skip, run, pause, resume, edit
-|  POST /rules?rule=a     ^
-+--> remove --303--> GET /rules?only=a&asks=1 --POST, sure--> removed
+    GET /rules ---> a page of rules <--303-- skip, run, pause, resume, edit
+       |  POST /rules?rule=a     ^
+       +--> remove --303--> GET /rules?only=a&asks=1 --POST, sure--> removed
+
+To pause or resume everything leads to a question first, as to remove a rule does.
 """
 
 from __future__ import annotations
@@ -35,8 +38,13 @@ from .visit import Mistyped, Visit, answered, check_signed, signed_url
 from .words import zone_of
 
 EVENTS = 200
-_WALK_PLACE = re.compile(r"(\d{1,2}):(-1|\d{1,17}(?:\.\d{1,9})?):(-1|\d{1,15})")
+RUNS = "every:"  # begins the tag of a rule's runs; the name follows
+
 _KINDS = ("queue", "task", "everything")
+_WALK_PLACE = re.compile(r"(\d{1,2}):(-1|\d{1,17}(?:\.\d{1,9})?):(-1|\d{1,15})")
+_RULE_PLACE = re.compile(r"(\d{1,2}):(\d{1,18})")
+_OF_RULES = ("name", "tag", "after", "place")  # filters in the URL, and where the page begins
+_NO_CRONSIM = "Recurring tasks need one more package: pip install 'celery_delayq[rules]'"
 
 
 def paused(visit: Visit) -> Response:
@@ -219,13 +227,6 @@ def _walk_place(visit: Visit) -> WalkPosition:
     return WalkPosition(int(found[1]), found[2], int(found[3]))
 
 
-RUNS = "every:"  # begins the tag of a rule's runs; the name follows
-
-_NO_CRONSIM = "Recurring tasks need one more package: pip install 'celery_delayq[rules]'"
-_PLACE = re.compile(r"(\d{1,2}):(\d{1,18})")
-_OF_LIST = ("name", "tag", "after", "place")
-
-
 class Button(NamedTuple):
     """A button of each rule.
 
@@ -261,13 +262,10 @@ _ALL = (
     ),
     Button("remove", "Remove", "rule {rule} is removed"),
 )  # fmt: skip
-# It stands below its fields.
-_EDIT = Button(
-    "edit",
-    "Change schedule",
-    "rule {rule} has another schedule",
+_EDIT = Button(  # it stands below its fields
+    "edit", "Change schedule", "rule {rule} has another schedule",
     "rule {rule} has this schedule already",
-)
+)  # fmt: skip
 _BUTTONS = {button.name: button for button in (*_ALL, _EDIT)}
 
 
@@ -295,7 +293,7 @@ def _page(visit: Visit) -> Response:
         text=text,
         tag=tag,
         after=args.get("after", ""),
-        place=_place(args.get("place", "")),
+        place=_rule_place(args.get("place", "")),
         seconds=looking.SECOND,
     )
     return visit.page(
@@ -307,20 +305,19 @@ def _page(visit: Visit) -> Response:
         unreadable=found.unreadable,
         in_order=found.in_order,
         further=found.further and visit.url("rules", name=text, tag=tag, **found.further),
-        back=visit.url("rules", **_of_list(visit)),
+        back=visit.url("rules", **_of_rules(visit)),
     )
 
 
-def _place(text: str) -> tuple[int, int] | None:
-    found = _PLACE.fullmatch(text)
+def _rule_place(text: str) -> tuple[int, int] | None:
+    found = _RULE_PLACE.fullmatch(text)
     if text and not found:
         raise InvalidOption("place", text, "the place at which a page of rules begins")
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _of_list(visit: Visit) -> dict[str, str]:
-    """Return the filters in the URL, and where the page begins."""
-    return {name: visit.request.args.get(name, "") for name in _OF_LIST}
+def _of_rules(visit: Visit) -> dict[str, str]:
+    return {name: visit.request.args.get(name, "") for name in _OF_RULES}
 
 
 def _row(visit: Visit, rule: Any) -> dict[str, Any]:
@@ -329,17 +326,15 @@ def _row(visit: Visit, rule: Any) -> dict[str, Any]:
         unfit.add("unskip")
     if rule.edited is None:
         unfit.add("back_to_code")
-    only = visit.request.args.get("only")
+    only, where = visit.request.args.get("only"), _of_rules(visit)
     return {
         "rule": rule,
         "runs": visit.url("tasks", tag=RUNS + rule.name),
         "last": rule.last_run(),
         "state": _state(rule),
         "buttons": [button for button in _ALL if button.name not in unfit],
-        "edit": visit.url("rules", only=rule.name, **_of_list(visit)),
-        "act": visit.url(
-            "rules", rule=rule.name, revision=rule.revision, only=only, **_of_list(visit)
-        ),
+        "edit": visit.url("rules", only=rule.name, **where),
+        "act": visit.url("rules", rule=rule.name, revision=rule.revision, only=only, **where),
     }
 
 
@@ -359,7 +354,7 @@ def _state(rule: Any) -> str:
 def _changed(visit: Visit) -> Response:
     """Change a rule, and lead to the list; or to the question whether to remove it."""
     args, form = visit.request.args, visit.request.form
-    name, where = args.get("rule", ""), _of_list(visit)
+    name, where = args.get("rule", ""), _of_rules(visit)
     button = _BUTTONS.get(form.get("action", ""))
     if button is None:
         raise BadRequest(f"action is {form.get('action')!r}; expected one of {', '.join(_BUTTONS)}")

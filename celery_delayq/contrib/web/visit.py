@@ -85,6 +85,9 @@ class Answer(NamedTuple):
         return self.status == 200 if self.sentence else None  # noqa: PLR2004
 
 
+NO_ANSWER = Answer()
+
+
 class Face(Operations):
     """The methods of ``DelayQ`` that the page calls; those of other leaves, too."""
 
@@ -92,9 +95,6 @@ class Face(Operations):
     rule: Callable[..., Any]
     undo: Callable[..., Any]
     undo_all: Callable[..., Any]
-
-
-NO_ANSWER = Answer()
 
 
 @dataclass(frozen=True)

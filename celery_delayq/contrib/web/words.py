@@ -1,6 +1,4 @@
-"""Answers, times and states in words, for the pages.
-
-Reads what a user typed or clicked: times, zones, filters.
+"""Words between a user and the pages: answers, times and states; and what was typed or clicked.
 
     after=-10m&queue=mail&zone=Europe/Berlin --> the arguments of DelayQ.tasks and DelayQ.select
 
@@ -26,6 +24,17 @@ from ...operations.cli.output import Target, why_behind, why_gone
 from ...operations.typed_times import GivenTime, TypedTimeError, read, told
 from .visit import Mistyped, Visit
 
+#: The filters of ``select``, as they stand in a URL, with the names that ``select`` has for them.
+FILTERS = {
+    "tag": "tag",
+    "task": "task",
+    "queue": "queue",
+    "state": "state",
+    "after": "after_due",
+    "before": "before_due",
+}
+_TIMES = ("after", "before")
+_ZONE = "a time zone that this machine knows, such as Europe/Berlin, or a time with its offset"
 _CHANGED = "task {} was changed since you loaded the page, or is in another state; nothing was done"
 
 
@@ -78,19 +87,6 @@ def arguments(visit: Visit, task: ScheduledTask) -> str:
         return ""
     texts: tuple[Any, ...] = (task.argsrepr, task.kwargsrepr)
     return " ".join(text for text in texts if text and text not in ("()", "{}"))
-
-
-#: The filters of ``select``, as they stand in a URL, with the names that ``select`` has for them.
-FILTERS = {
-    "tag": "tag",
-    "task": "task",
-    "queue": "queue",
-    "state": "state",
-    "after": "after_due",
-    "before": "before_due",
-}
-_TIMES = ("after", "before")
-_ZONE = "a time zone that this machine knows, such as Europe/Berlin, or a time with its offset"
 
 
 def time_of(text: str, field: str = "value", **forms: bool) -> GivenTime:
