@@ -195,7 +195,9 @@ def _watch_requests(app: Celery, reporter: Reporter) -> None:
             request.delayq_hold, request.delayq_reporter = hold, reporter
 
     def revoked(sender: Any, request: Any, **_: Any) -> None:
-        hold = sender.app is app and Hold.of(request.get(HOLD_HEADER), request.id)
+        # The sender of a task that this app does not have is its name.
+        is_ours = getattr(sender, "app", None) is app
+        hold = is_ours and Hold.of(request.get(HOLD_HEADER), request.id)
         if hold:
             reporter.has_ended(hold)
 

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 
 import pytest
+from celery.app.task import Context
 from celery.signals import task_received, task_revoked, worker_shutdown
 
 from celery_delayq.contrib import held
@@ -181,7 +182,15 @@ def test_a_header_of_an_id_that_is_no_unicode_says_nothing():
     assert Hold.of(HOLD._replace(id="\ud800")._asdict(), "\ud800") is None
 
 
-def test_a_worker_that_stops_stops_its_reporter(app, monkeypatch):
+@pytest.fixture
+def begin(app):
+    """Let a worker's consumer begin: ``begin()``."""
+    yield lambda: HoldingStep(SimpleNamespace(app=app, **dict.fromkeys(_REFUSALS, print)))
+    for signal in (task_received, task_revoked, worker_shutdown):
+        signal.disconnect(dispatch_uid=f"{held.__name__}:{id(app)}")
+
+
+def test_a_worker_that_stops_stops_its_reporter(begin, monkeypatch):
     stopped = []
 
     class Noted(Reporter):
@@ -189,12 +198,13 @@ def test_a_worker_that_stops_stops_its_reporter(app, monkeypatch):
             stopped.append(self)
 
     monkeypatch.setattr(held, "Reporter", Noted)
-    uid = f"{held.__name__}:{id(app)}"
-    for _ in range(2):
-        HoldingStep(SimpleNamespace(app=app, **dict.fromkeys(_REFUSALS, print)))
-    try:
-        worker_shutdown.send(sender=None)
-    finally:
-        for signal in (task_received, task_revoked, worker_shutdown):
-            signal.disconnect(dispatch_uid=uid)
+    begin()
+    begin()
+    worker_shutdown.send(sender=None)
     assert len(stopped) == 1
+
+
+def test_a_worker_hears_of_a_cancelled_task_that_its_app_does_not_have(begin, caplog):
+    begin()
+    task_revoked.send(sender="gone", request=Context({"id": "a"}))
+    assert caplog.messages == []
