@@ -91,10 +91,15 @@ class Document:
         return re.findall(r"\]\(([^)]+)\)", self.prose) + behind
 
     @property
+    def sections(self) -> list[tuple[str, str]]:
+        """The title of each section, and the part behind ``#`` in links to it."""
+        heads = re.findall(r"^#+ (.*)$", self.prose, re.MULTILINE)
+        return [(head, re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-")) for head in heads]
+
+    @property
     def anchors(self) -> set[str]:
         """The part behind ``#`` in links to its sections."""
-        heads = re.findall(r"^#+ (.*)$", self.prose, re.MULTILINE)
-        return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+        return {anchor for _, anchor in self.sections}
 
 
 def _documents() -> Iterator[Document]:

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask
+from celery_delayq.contrib.care import doctor
 from celery_delayq.contrib.care.check import KINDS
 from celery_delayq.contrib.metrics.names import METRICS, Metric
 from celery_delayq.core import errors
 from celery_delayq.core.scheduling.options import LASTING, OPTIONS, PREFIX, TaskOptions
 from celery_delayq.core.settings import SETTINGS, Setting
 from celery_delayq.core.store.keys import KEYS
+from celery_delayq.operations import health
 from celery_delayq.operations.cli import delayq
 from celery_delayq.operations.selection import RewritableSelection
 from tests.readme.document import ROOT, Document, page
@@ -81,6 +83,11 @@ def tables() -> tuple[Table, ...]:
             ("kind", "what is wrong", "what `check --repair` does"),
             _kinds(),
         ),
+        Table(
+            page("operate/doctor"),
+            ("line", "what it looks at", "in an incident"),
+            _checks(),
+        ),
         Table(page("reference/cli"), ("command", "what it does"), _commands()),
         Table(page("reference/messages"), ("error", "logged by"), _messages()),
         Table(api, ("on tasks and signatures", "what it does"), _members(DelayQTask)),
@@ -100,6 +107,24 @@ def _kinds() -> tuple[Row, ...]:
     return tuple(
         (f"`{name}`", wrong, does or "none; it is only reported") for name, wrong, does in rows
     )
+
+
+def _checks() -> tuple[Row, ...]:
+    """The doctor's checks in the order of their lines, with those of `health` among them."""
+    each = [one for one in doctor.AT_THE_STORE if one.each]
+    once = [one for one in doctor.AT_THE_STORE if not one.each]
+    found: dict[str, health.Check[Any]] = {}
+    for one in (*each, *health.quick(), *once, *doctor.AT_THE_BROKER):
+        found.setdefault(one.name, one)
+    return tuple((one.name, one.about, _section(one.runbook)) for one in found.values())
+
+
+def _section(anchor: str) -> str:
+    """A link to a section of the runbook."""
+    if not anchor:
+        return ""
+    [title] = (title for title, there in page("runbook").sections if there == anchor)
+    return f"[{title}](../runbook.md#{anchor})"
 
 
 def _settings() -> tuple[Row, ...]:

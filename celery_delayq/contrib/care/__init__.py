@@ -1,15 +1,12 @@
 """Takes care of a store: diagnoses it, checks and repairs it, and moves it.
 
-    doctor     checks each requirement
-    mending    check and repair
-    dumping ---> lines ---> loading
-    resharding --> copying   moves it to another number of shards
-    upgrading  raises the format of its records
+    doctor, access             whether it can work as it should
+    check                      finds and repairs what a crash or another program left
+    dump --> lines --> load    moves it to another Redis or release
+    migration                  moves it to another number of shards, or to a newer format
+    commands                   the commands for all of that
 
-It is imported on first use: by its commands ``doctor``, ``check``, ``dump``, ``load``,
-``reshard`` and ``upgrade``, and by the methods of ``DelayQ`` that do the same.
-
-The methods that the care of a store adds to ``DelayQ``.
+Here are the methods of ``DelayQ`` that do the same. The rest is imported on first use.
 """
 
 from __future__ import annotations
@@ -39,9 +36,9 @@ class CareMethods:
             Findings with ``kind``, ``id``, ``sentence`` and ``repair``: the action of
             :meth:`repair` in words, or empty. No findings if the store is consistent.
         """
-        from .check import check
+        from .check import check_store
 
-        return check(self.services)
+        return check_store(self.services.entries)
 
     def dump(self) -> Iterator[dict[str, Any]]:
         """All tasks and pauses in the store, read as you iterate.

@@ -1,8 +1,7 @@
-"""Checks which rights the Redis user lacks, by ``ACL DRYRUN``, which runs nothing.
+"""What the user of the store's Redis may do, and whether the broker takes messages.
 
-Redis 7 and Valkey know the command, and the user needs ``+acl|whoami +acl|dryrun``.
-
-Checks whether the broker accepts messages, and which queues it has.
+Rights are checked by ``ACL DRYRUN``, which runs nothing. Redis 7 and Valkey know the command, and
+the user needs ``+acl|whoami +acl|dryrun``.
 """
 
 from __future__ import annotations
@@ -48,6 +47,16 @@ _UNKNOWN = (
     "unknown: this needs Redis 7 or Valkey, and a user with +acl|whoami +acl|dryrun; a step "
     "that lacks a right names it"
 )
+
+TIMEOUT = 3.0  # seconds that the broker has for an answer
+NOT_FOUND = 404  # RabbitMQ's code for a missing queue
+_DOES = {
+    "amqp": "it confirms messages",
+    "redis": "it answers each push",
+    "sqs": "it answers each message",
+}
+_ANOTHER = "use RabbitMQ or a separate Redis as broker"
+_UNCHECKED = "celery_delayq cannot check whether it keeps messages"
 
 
 class Call(NamedTuple):
@@ -135,17 +144,6 @@ def _waited_for(services: Services) -> list[str]:
     except StoreError:
         return []
     return [queue.queue for queue in queues if queue.queue]
-
-
-TIMEOUT = 3.0  # seconds that the broker has for an answer
-NOT_FOUND = 404  # RabbitMQ's code for a missing queue
-_DOES = {
-    "amqp": "it confirms messages",
-    "redis": "it answers each push",
-    "sqs": "it answers each message",
-}
-_ANOTHER = "use RabbitMQ or a separate Redis as broker"
-_UNCHECKED = "celery_delayq cannot check whether it keeps messages"
 
 
 def unusable(services: Services) -> Line | None:

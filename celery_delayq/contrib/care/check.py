@@ -1,11 +1,4 @@
-"""Every kind of inconsistency in the store: its meaning and its repair.
-
-A script that Redis stops half-way leaves too much, not too little: a place, key or tag of an entry
-that is gone, two places of one entry, a count too high. Missing data was deleted from outside,
-evicted or damaged. So repair removes surplus data, and restores missing data from the record. A
-task that may have been delivered before is not delivered by a repair, unless marked: it is dead.
-
-Searches the store for inconsistencies, without changing anything.
+"""Finds the inconsistencies in a store, and repairs them.
 
     records <----> due, relay, refused,          one place to a record, one record to a place
        |           parked, leased, dead
@@ -17,14 +10,13 @@ Searches the store for inconsistencies, without changing anything.
 
 Each slice is one atomic step that reads both sides, so moving entries are consistent. Only the
 counts of templates span slices: see :class:`Uses`. Data in generations (tombstones, fences,
-answers, marks of messages) has no other side, and is deleted with its generation.
+answers, marks of messages) has no other side, and is deleted with its generation. The step that
+repairs a finding checks it again first.
 
-Repairs the findings of a check that still hold.
-
-findings --CHUNK at a time--> repair.lua      checks again and repairs, in one step
-         --wrong counts-----> all records are counted again, then recount.lua
-
-Finds inconsistencies in the store, and repairs them.
+A script that Redis stops half-way leaves too much, not too little: a place, key or tag of an entry
+that is gone, two places of one entry, a count too high. Missing data was deleted from outside,
+evicted or damaged. So repair removes surplus data, and restores missing data from the record. A
+task that may have been delivered before is not delivered by a repair, unless marked: it is dead.
 """
 
 from __future__ import annotations
@@ -47,6 +39,15 @@ from ...core.store.selection import FIRST, next_count
 from ...core.text import logger_of, plain
 
 logger = logger_of(__name__)
+
+MOST = 200  # fields of a slice: some 3 ms
+CHUNK = 20  # findings of one step: each may read a record
+TEMPLATES = 500  # of one step of a recount
+
+_INDEXES = ("due", "relay", "leased", "dead", "refused", "behind", "parked", "tags", "outbox")
+_HASHES = ("claims", "errors", "holders", "outbox_messages", "meta")
+# The keys about templates; records last, so that those that leave meanwhile are not counted.
+COUNTING = ("templates", "records")
 
 
 @dataclass(frozen=True)
@@ -183,14 +184,6 @@ class Repaired:
     def __bool__(self) -> bool:
         """Whether the finding is resolved."""
         return self.what != "left"
-
-
-MOST = 200  # fields of a slice: some 3 ms
-
-_INDEXES = ("due", "relay", "leased", "dead", "refused", "behind", "parked", "tags", "outbox")
-_HASHES = ("claims", "errors", "holders", "outbox_messages", "meta")
-# The keys about templates; records last, so that those that leave meanwhile are not counted.
-COUNTING = ("templates", "records")
 
 
 def check_store(entries: Entries) -> Iterator[Finding]:
@@ -356,10 +349,6 @@ def _finding(kind: str, task_id: bytes, part: str, field: bytes) -> Finding:
     return Finding(kind, task_id.decode(errors="replace"), part, field)
 
 
-CHUNK = 20  # findings of one step: each may read a record
-TEMPLATES = 500  # of one step of a recount
-
-
 def repair_store(entries: Entries, findings: Iterable[Finding]) -> Iterator[list[Repaired]]:
     """Repair findings; those of a shard that follow each other share steps.
 
@@ -420,11 +409,6 @@ def _recounted(shard: Shard, counted: dict[bytes, list[Finding]]) -> set[bytes]:
         _, words = shard.scripts.call("recount", seen=seen, own=own, counts=flat)
         done |= {finding.name for finding, word in zip(some, words, strict=True) if word == b"done"}
     return done
-
-
-def check(services: Services) -> Iterator[Finding]:
-    """Yield inconsistencies, reading slice by slice while you iterate; see :meth:`DelayQ.check`."""
-    return check_store(services.entries)
 
 
 def repair(services: Services, finding: Finding) -> Repaired:

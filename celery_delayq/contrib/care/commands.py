@@ -1,13 +1,4 @@
-"""The command ``check``, which finds inconsistencies in the store and repairs them.
-
-The command ``doctor``, which checks an app's store and broker.
-
-The commands ``dump`` and ``load``, which move a store or back it up.
-
-The command ``reshard``, which moves a store to another number of shards.
-
-The command ``upgrade``, which lets records and rules have a newer format.
-"""
+"""The commands for the care of a store: check, doctor, dump, load, reshard and upgrade."""
 
 from __future__ import annotations
 
@@ -45,8 +36,7 @@ from ...operations.cli.common import (
 )
 from ...operations.cli.output import Line, Screen, counting
 from .. import rule_store
-from .check import KINDS, Finding, Repaired, repair_many
-from .check import check as check_of
+from .check import KINDS, Finding, Repaired, check_store, repair_many
 from .doctor import examine
 from .dump import dump as dump_of
 from .dump import wait_for_leases
@@ -66,6 +56,24 @@ WORDS = {
     "gone": "resolved by itself meanwhile",
     "left": "left alone",
 }
+
+RUNBOOK = "celery_delayq/docs/runbook.md"  # in the repository, not in a wheel
+_STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
+_LEVEL, _NAME = 9, 19  # columns: those of the longest, and two more
+_NARROW = 40  # least columns for a text
+_AGAIN = "run the same command to continue"
+_NOT_ASKED = "ids and keys were not compared with the tasks in this store"
+_MOVING = "this store is not paused: tasks that come or go now may or may not be in the dump"
+_UNREAD = {
+    UNREADABLE: "{} unreadable, dumped as stored, and no load restores that; dump with the newest "
+    "release that uses this store, and run check for details",
+    RULE: "{} of a later release, dumped; only a release that reads the format can load that",
+}
+_LEAVING = (
+    "this store is not paused: it remembers tasks that leave it only as long as delayq_remember "
+    "says; then loading the same dump again may bring them back; pass --paused to prevent that"
+)
+_HAS = "the store's number of shards is %d"
 
 
 @click.command(
@@ -137,7 +145,7 @@ class Check:
         """Return the findings and print them: all as JSON; in a repair, the first of each kind."""
         found: list[Finding] = []
         counts: Counter[str] = Counter()
-        for finding in check_of(self._delayq.services):
+        for finding in check_store(self._delayq.services.entries):
             found.append(finding)
             counts[finding.kind] += 1
             if self._as_json:
@@ -208,12 +216,6 @@ def _counted(count: int) -> str:
     return "1 finding" if count == 1 else f"{count:,} findings"
 
 
-RUNBOOK = "celery_delayq/docs/runbook.md"  # in the repository, not in a wheel
-_STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
-_LEVEL, _NAME = 9, 19  # columns: those of the longest, and two more
-_NARROW = 40  # least columns for a text
-
-
 @click.command(
     cls=CeleryCommand,
     epilog=examples("doctor", "doctor --json | jq -r 'select(.level != \"ok\").advice'"),
@@ -261,20 +263,6 @@ def _wrapped(text: str, room: int | None) -> list[str]:
         return [text]
     # A command or a name stays whole, so that you can copy it.
     return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
-
-
-_AGAIN = "run the same command to continue"
-_NOT_ASKED = "ids and keys were not compared with the tasks in this store"
-_MOVING = "this store is not paused: tasks that come or go now may or may not be in the dump"
-_UNREAD = {
-    UNREADABLE: "{} unreadable, dumped as stored, and no load restores that; dump with the newest "
-    "release that uses this store, and run check for details",
-    RULE: "{} of a later release, dumped; only a release that reads the format can load that",
-}
-_LEAVING = (
-    "this store is not paused: it remembers tasks that leave it only as long as delayq_remember "
-    "says; then loading the same dump again may bring them back; pass --paused to prevent that"
-)
 
 
 @click.command(cls=CeleryCommand, epilog=examples("dump > tasks.jsonl", "dump --wait 60 | gzip"))
@@ -487,9 +475,6 @@ def reshard(
             confirm("continue?")
         resharding.run(shards)
         say(f"{_HAS % shards}; set delayq_shards to {shards}")
-
-
-_HAS = "the store's number of shards is %d"
 
 
 def _copied(count: int) -> str:

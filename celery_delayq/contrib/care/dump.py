@@ -1,16 +1,10 @@
-"""Reads all data of every entry, in the order of insertion, for a dump.
+"""Dumps a store line by line: its waiting, in-flight and dead tasks, its pauses and its rules.
 
-    sift, all records --> members --dump.lua, READ at a time--> kept entries
+    sift, all records --> members --dump.lua, READ at a time--> entries as kept --> lines
 
-Entries that come after the start are left out, and entries that leave meanwhile may be. All others
-are read once.
-
-Dumps a store line by line: its waiting, in-flight and dead tasks, its pauses and its rules.
-
-It changes nothing, and holds Redis for some 3 ms at a time. Tasks that come after the start are
-left out; tasks that leave meanwhile may be in the dump or not. So pause a store before you move it.
-
-Nothing of a body is decoded.
+It changes nothing, decodes no body, and holds Redis for some 3 ms at a time. Tasks come in the
+order of insertion, each once. Those that come after the start are left out; those that leave
+meanwhile may be in the dump or not. So pause a store before you move it.
 """
 
 from __future__ import annotations
@@ -59,7 +53,9 @@ from .lines import (
 
 READ = 100  # entries read in a step: some 3 ms of Redis's time
 READ_BYTES = 1_000_000  # about as many bytes of records are read at a time
+LOOK_AGAIN = 0.2  # seconds between two counts of the tasks in flight
 
+_PACKAGE = "celery-delayq"
 _UNREADABLE, _LOST = "unreadable", "lost"
 
 
@@ -145,10 +141,6 @@ def _read(shard: Shard, members: Sequence[bytes]) -> Iterator[Kept]:
 
 def _step(shard: Shard, members: Sequence[bytes]) -> Any:
     return shard.scripts.call("dump", max_bytes=READ_BYTES, members=members)
-
-
-_PACKAGE = "celery-delayq"
-LOOK_AGAIN = 0.2  # seconds between two counts of the tasks in flight
 
 
 def dump(services: Services) -> Iterator[Line]:

@@ -1,8 +1,8 @@
 """Loads a dump: restores its tasks as they were, slice by slice.
 
-lines --checked--> entries as this app's store keeps them --SLICE at a time--> the store
-                          |                                  loaded, here already, left since,
-                          +-- this app cannot take it        or in another task's way
+    lines --checked--> entries as this app's store keeps them --SLICE at a time--> the store
+                              |                                  loaded, here already, left since,
+                              +-- this app cannot take it        or in another task's way
 
 Loading the same dump again adds nothing: an entry is known by its id and the time of its
 scheduling. So after an interruption, the same call continues. Tasks that have left are known while

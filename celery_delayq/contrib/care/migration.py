@@ -1,38 +1,23 @@
-"""Raises the stored format, once each process can read it.
-
-    each scanner --heartbeat--> the newest format that it reads
-    upgrade ---> the newest that all of them read, and this release --> meta, format
-    a process that joins -----> writes records and rules of that format, if it knows it
-
-``lua/prelude/record.lua`` and ``lua/prelude/rules.lua`` say what each format keeps.
-What a format changes, a release says in its changelog. It is raised by hand, because only you know
-whether you may still want to go back to the release before.
-
-Copies closed shards to those of another number, page by page; see ``migration.py``.
-
-    old shard --move_out--> entries   --by key, or id--> move_in   --> new shards
-              --move_rest-> the rest  --by id, or all--> fill_rest -->
-
-The old shards do not change, so each copy is the same: entries have the order number in which they
-come here, place after place. Writing one twice changes nothing.
-
-Moves a store to another number of shards.
+"""Moves a store to another number of shards, and lets it have a newer format.
 
     close ---> copy ---> switch ---> clear       each phase is noted at the meeting place
       '---------'-------abort
 
 close   The old shards refuse changes. Calls and leases from before come to their end.
-copy    Everything goes to the new shards, which no process uses yet; see ``migration.py``.
+copy    Everything goes to the new shards, which no process uses yet. Places keep their order.
 switch  The old shards refuse reads, too; the new ones open; the number of shards changes.
 clear   The old keys are deleted.
 
 The old shards are whole until the number changes, in one write. Each step may come twice, or late:
 it has the name of its resharding, and the shard knows how far that is. So another run goes on after
 a crash, and two at once do the same work. A run that goes on reads everything again, and writes
-what is missing. Answers and fences of calls are not copied, as their calls are over.
+what is missing: as the old shards do not change, each copy is the same. Answers and fences of calls
+are not copied, as their calls are over. With ``delayq_wait_replicas``, replicas have each step
+before the next one begins, so a failover finds the old shards or the new ones whole.
 
-With ``delayq_wait_replicas``, replicas have each step before the next one begins, so a failover
-finds the old shards or the new ones whole.
+A format is raised by hand, because only you know whether you may still want to go back to the
+release before, and only as far as each live scanner reads. ``lua/prelude/record.lua`` and
+``lua/prelude/rules.lua`` say what each format keeps, the changelog what it changes.
 """
 
 from __future__ import annotations
@@ -56,59 +41,6 @@ from ...core.store.record import FORMAT
 from ...core.store.scripts import Scripts
 from ...core.text import counted, plain
 
-_ASIDE = "it lays such tasks and rules aside for another one: upgrade its worker"
-
-
-def format_of(shards: Iterable[Scripts]) -> str:
-    """Return the newest format of records and rules of these shards; empty, if unused."""
-    return max(_text(shard.call("agreed").format) for shard in shards)
-
-
-def upgrade(services: Services) -> str:
-    """Let records and rules have the newest format that this release and each live scanner read.
-
-    Returns:
-        The newest that they may have from now on. It is never lowered.
-
-    Raises:
-        StoreDiffers: other processes use the store with different settings.
-        StoreError: the store cannot be reached, or refuses.
-    """
-    services.entries.check_membership()
-    return min(_text(shard.call("upgrade")[0]) for shard in services.scripts)
-
-
-def older_scanners(services: Services, than: str) -> list[str]:
-    """Return the names of the live scanners that do not read a format."""
-    return sorted(one.name for one in services.entries.scanners() if one.reads < than)
-
-
-def formats(services: Services) -> Iterator[Line]:
-    """Say whether each scanner reads what the store has, and whether more is possible."""
-    has = format_of(services.scripts) or FORMAT
-    old = older_scanners(services, has)
-    for name in old:
-        yield Line("format", WARNING, f"scanner {plain(name)} reads none of format {has}", _ASIDE)
-    if has < FORMAT and not older_scanners(services, FORMAT):
-        found = f"tasks and rules have format {has}, and each scanner reads {FORMAT}"
-        yield Line("format", WARNING, found, "run celery delayq upgrade, if you do not go back")
-    elif not old:
-        yield Line("format", OK, f"tasks and rules have format {has}, and each scanner reads it")
-
-
-def _text(word: bytes) -> str:
-    return word.decode()
-
-
-def told(new: str, old: Sequence[str]) -> str:
-    """Say what an upgrade did; *old*: the scanners that are in the way of a newer format."""
-    if new >= FORMAT:
-        return f"tasks and rules may have format {new}, the newest that this release knows"
-    names = ", ".join(map(plain, old))
-    scanners = counted(len(old), "scanner")
-    return f"tasks and rules keep format {new}: {scanners} cannot read {FORMAT}: {names}"
-
-
 PAGE = 200  # entries of a step: some 3 ms
 PAGE_BYTES = 1_000_000
 NOTES = 1000  # tombstones, marks, events and so on of a step: some 1 ms
@@ -125,6 +57,15 @@ HASHES = (
 )
 LISTS = ("history", "history_changes", "history_parts")
 MOST_EVENTS = 10_000  # of the longest history, in each of these lists
+LOOK_AGAIN = 0.2  # seconds between two looks at leases
+CATCH_UP = 30.0  # seconds that replicas have for a step
+ENTRY_BYTES = 480  # of an entry beside its record
+COPYING = 2.5  # times as long as to read an entry
+LEFT_SECONDS = 0.00001  # to copy a tombstone
+# Levels of a shard; see store/lua/close.lua.
+OPEN, NO_CHANGES, FINAL, MOVED, FILLING, EMPTY = range(6)
+
+_ASIDE = "it lays such tasks and rules aside for another one: upgrade its worker"
 
 
 class OutOfStepError(Exception):
@@ -278,15 +219,6 @@ def _all(shards: Iterable[Scripts], part: str) -> list[Any]:
 
 def _when(event: bytes) -> bytes:
     return event[1:14]
-
-
-LOOK_AGAIN = 0.2  # seconds between two looks at leases
-CATCH_UP = 30.0  # seconds that replicas have for a step
-ENTRY_BYTES = 480  # of an entry beside its record
-COPYING = 2.5  # times as long as to read an entry
-LEFT_SECONDS = 0.00001  # to copy a tombstone
-# Levels of a shard; see store/lua/close.lua.
-OPEN, NO_CHANGES, FINAL, MOVED, FILLING, EMPTY = range(6)
 
 
 class Phase(NamedTuple):
@@ -551,3 +483,53 @@ def _lacking(shards: Sequence[Scripts], need: int) -> int:
 
 def _error(why: str) -> StoreError:
     return StoreError("reshard", why)
+
+
+def format_of(shards: Iterable[Scripts]) -> str:
+    """Return the newest format of records and rules of these shards; empty, if unused."""
+    return max(_text(shard.call("agreed").format) for shard in shards)
+
+
+def upgrade(services: Services) -> str:
+    """Let records and rules have the newest format that this release and each live scanner read.
+
+    Returns:
+        The newest that they may have from now on. It is never lowered.
+
+    Raises:
+        StoreDiffers: other processes use the store with different settings.
+        StoreError: the store cannot be reached, or refuses.
+    """
+    services.entries.check_membership()
+    return min(_text(shard.call("upgrade")[0]) for shard in services.scripts)
+
+
+def older_scanners(services: Services, than: str) -> list[str]:
+    """Return the names of the live scanners that do not read a format."""
+    return sorted(one.name for one in services.entries.scanners() if one.reads < than)
+
+
+def formats(services: Services) -> Iterator[Line]:
+    """Say whether each scanner reads what the store has, and whether more is possible."""
+    has = format_of(services.scripts) or FORMAT
+    old = older_scanners(services, has)
+    for name in old:
+        yield Line("format", WARNING, f"scanner {plain(name)} reads none of format {has}", _ASIDE)
+    if has < FORMAT and not older_scanners(services, FORMAT):
+        found = f"tasks and rules have format {has}, and each scanner reads {FORMAT}"
+        yield Line("format", WARNING, found, "run celery delayq upgrade, if you do not go back")
+    elif not old:
+        yield Line("format", OK, f"tasks and rules have format {has}, and each scanner reads it")
+
+
+def told(new: str, old: Sequence[str]) -> str:
+    """Say what an upgrade did; *old*: the scanners that are in the way of a newer format."""
+    if new >= FORMAT:
+        return f"tasks and rules may have format {new}, the newest that this release knows"
+    names = ", ".join(map(plain, old))
+    scanners = counted(len(old), "scanner")
+    return f"tasks and rules keep format {new}: {scanners} cannot read {FORMAT}: {names}"
+
+
+def _text(word: bytes) -> str:
+    return word.decode()
