@@ -1,22 +1,11 @@
 """``celery -A proj delayq``: commands to look at scheduled tasks, change them, and scan.
 
-    command_status   status ----------------+
-    command_health   health ----------------+
-    command_list     list ------------------+
-    command_show     show ------------------+
-    command_edit     edit ------------------+
-    command_change   cancel, reschedule, … -+--> operations, through the app's DelayQ
-    command_free     free -------------------+
-    command_pause    pause, resume ---------+
-    command_release  release ---------------+
-    command_scan     scan ------------------+
+    lists     status, list, show -----------------------+
+    change    cancel, reschedule, run-now, retry, ... --+--> operations, through the app's DelayQ
+    operate   pause, resume, free, health, scan --------+
 
 Each command in these files registers itself. Leaves add others, imported when called. Commands
-share:
-
-    input    filter_options, chosen_tasks (the targets), when (times), zones, stdin (ids)
-    output   tables, screen (a terminal or a pipe), progress
-    both     common
+share ``input`` (filters, times, ids that are read), ``output`` (tables, progress) and ``common``.
 """
 
 from __future__ import annotations
@@ -34,7 +23,6 @@ from . import change, lists, operate
 from .common import CeleryOption, UsageErrors, handle_preload_options
 
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 
 _GROUPS = {
     "Look": ("status", "list", "show", "history", "health", "doctor", "check"),
@@ -106,18 +94,7 @@ def delayq(ctx: click.Context, /, name: str | None, **_: Any) -> None:
 
 leaves.call(leaves.COMMAND_LINE)
 # Every command that these files define.
-for _module in (
-    lists,
-    operate,
-    lists,
-    lists,
-    change,
-    change,
-    operate,
-    operate,
-    change,
-    operate,
-):
+for _module in (lists, change, operate):
     for _command in vars(_module).values():
         if isinstance(_command, click.Command):
             delayq.add_command(_command)

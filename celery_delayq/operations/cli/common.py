@@ -1,11 +1,7 @@
-"""Helpers for commands: the app's ``DelayQ``, error messages, and text for a terminal.
+"""What all commands share: the style of Celery's options, errors in one sentence, the time zone.
 
-Celery's style of commands and options; click's own if this Celery has none.
-
-The time zone of times that you type and read: the app's, or ``--utc``, or ``--local``.
-
-Tables name the zone in the heading, sentences after the time. JSON is always in UTC, with the
-offset.
+Times that you type and read are in the app's zone, or ``--utc``, or ``--local``. Tables name the
+zone in the heading, sentences after the time. JSON is always in UTC, with the offset.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from ...core.text import lasting, plain
 
 __all__ = ["CeleryCommand", "CeleryOption", "handle_preload_options"]
 
-
+# Celery's own style, or click's if this Celery has none.
 if TYPE_CHECKING or works(Feature.LOOKS):
     from celery.bin.base import CeleryCommand as _Command
     from celery.bin.base import CeleryOption, handle_preload_options

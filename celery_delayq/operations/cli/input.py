@@ -1,12 +1,9 @@
-"""Times on the command line, called WHEN in the help; ``operations/typed_times.py`` reads them.
-
-Ids from standard input, one on each line, as ``list --ids`` prints them.
-
-Notes about queue and task names that this app does not know, and that may be misspelt.
-
-Options that select tasks, shared by ``list`` and the commands that change many tasks.
+"""What people type: times (WHEN in the help), ids from standard input, and filters.
 
 options --> Filters, as typed --> Picks, whose times are instants --> RewritableSelection
+
+``operations/typed_times.py`` reads times. A queue or a task that the app does not know may be
+misspelt: then a note says so.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""The command ``list``.
+"""The commands that show waiting tasks: ``list``, ``show`` of one task, and ``status``.
 
-The command ``show``: one task, and why it has not run yet.
+A ``list`` has the tasks in due order; ``show`` says why its task has not run yet; ``status`` is the
+state of the store on one screen, urgent problems first:
 
-The command ``status``: the state of the store on one screen, urgent problems first.
-
-delayq  redis://localhost:6379/0  prefix delayq  direct
-  ! no scanner is alive: no tasks are delivered; start a worker, or: celery -A proj delayq scan
-waiting 10,007   overdue 1 (21 s)   paused 2   dead 0   next in 4 s   scanners 0
-QUEUE   WAITING  OVERDUE  STATE
-celery    9,997        1
-mail         10        0  paused 2 min ago (2030-01-31 09:00:00 UTC)
+    delayq  redis://localhost:6379/0  prefix delayq  direct
+      ! no scanner is alive: no tasks are delivered; start a worker, or: celery -A proj delayq scan
+    waiting 10,007   overdue 1 (21 s)   paused 2   dead 0   next in 4 s   scanners 0
+    QUEUE   WAITING  OVERDUE  STATE
+    celery    9,997        1
+    mail         10        0  paused 2 min ago (2030-01-31 09:00:00 UTC)
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from ...core.tasks.scheduled_task import ScheduledTask, facts_of, line_of_json
 from ...core.tasks.selection import Selection
 from ...core.text import counted, lasting, plain
 from .. import finding, pauses
-from .. import pauses as pausing
 from ..health import beginning, no_delivery
 from ..status import NOT_EXACT, QueueCounts, Status
 from ..status import status as status_now
@@ -342,7 +340,6 @@ def _state(task: ScheduledTask, now: datetime) -> str:
 _READ = {"args", "kwargs", "reason", "error"}  # texts to read, not to copy: they may be wrapped
 _MOST_EVENTS = 20  # of the task's history
 _MOST_IDS = 20  # that it prints
-_WAITS = (State.SCHEDULED, State.PAUSED)
 
 
 @click.command(
@@ -376,9 +373,9 @@ def show(ctx: click.Context, /, id: str | None, key: str | None, as_json: bool, 
         if as_json:
             ctx.obj.echo(line_of_json(task.facts()))
             return
-        counts, pauses = reading.counts(delayq), pausing.pauses(delayq)
+        counts, there = reading.counts(delayq), pauses.pauses(delayq)
     screen = Screen(ctx)
-    screen.show(show_screen(task, counts, pauses, zone, screen.width))
+    screen.show(show_screen(task, counts, there, zone, screen.width))
     screen.show(_past(ctx, task.id, zone))
 
 
@@ -452,7 +449,7 @@ def _text_of(value: Any, now: datetime, zone: tzinfo) -> str:
 def _notes(task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinfo) -> Iterator[str]:
     """Yield the reasons why it still waits, one sentence each."""
     now = from_ms(counts.now_ms)
-    if task.state not in _WAITS:
+    if task.state not in _WAITING:
         return
     if task.behind:
         yield f"it {behind_which(task, now, zone)}"

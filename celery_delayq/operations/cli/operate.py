@@ -1,12 +1,6 @@
-"""The commands that stop and restart delivery: ``pause`` and ``resume``.
+"""The commands that run a store: ``pause``, ``resume``, ``free``, ``health`` and ``scan``.
 
 A pause or a resume of everything is a change of many: it needs ``--all``, and asks.
-
-The command ``free``: frees a unique key that a task holds after its delivery.
-
-The command for probes: ``health``.
-
-The command that runs a scanner without a worker: ``scan``.
 """
 
 from __future__ import annotations
@@ -29,7 +23,6 @@ from ...core.store import KeyHolder, Outcome, Pause, lane_in_words
 from ...core.tasks import reading
 from ...core.text import counted, plain
 from .. import pauses
-from .. import pauses as pausing
 from ..health import MAX_DEAD, MAX_OVERDUE, MAX_PAUSED, Bounds, lines, restarts_here
 from ..queues import unread
 from .common import (
@@ -124,7 +117,7 @@ def pause(ctx: click.Context, lane: _Lane, late: bool, **_: Any) -> None:
                 ctx.obj.echo(f"everything would be paused: {tasks}")
                 return
             confirm(f"pause everything: {tasks}?")
-        pausing.pause(delayq, **lane.named, late=late)
+        pauses.pause(delayq, **lane.named, late=late)
     ctx.obj.echo(plain(f"{lane} is paused"))
     say_unknown(
         ctx, queue=[lane.queue] if lane.queue else [], task=[lane.task] if lane.task else []
@@ -144,27 +137,27 @@ def resume(ctx: click.Context, lane: _Lane, rate: float | None, **_: Any) -> Non
     with UsageErrors():
         delayq = delayq_of(ctx)
         if lane.asks or lane.dry_run:
-            pauses = pausing.pauses(delayq)
-            found = next((one for one in pauses if one.what == str(lane)), None)
+            there = pauses.pauses(delayq)
+            found = next((one for one in there if one.what == str(lane)), None)
             if found is None:
-                raise click.ClickException(_not_paused(lane, pauses))
+                raise click.ClickException(_not_paused(lane, there))
             if lane.dry_run:
                 ctx.obj.echo(f"everything would be resumed: {found.parked_in_words} due")
                 return
             confirm(f"resume everything: {found.parked_in_words} due?")
-        if not pausing.resume(delayq, **lane.named, rate=rate):
-            raise click.ClickException(_not_paused(lane, pausing.pauses(delayq)))
+        if not pauses.resume(delayq, **lane.named, rate=rate):
+            raise click.ClickException(_not_paused(lane, pauses.pauses(delayq)))
     ctx.obj.echo(plain(f"{lane} is resumed"))
 
 
-def _not_paused(lane: _Lane, pauses: list[Pause]) -> str:
+def _not_paused(lane: _Lane, there: list[Pause]) -> str:
     """Return why there is nothing to resume; for everything, also the pauses that there are."""
-    held = [found for found in pauses if not found.resumed]
+    held = [found for found in there if not found.resumed]
     if not lane.named["all"]:
         return plain(f"{lane} is not paused")
     if not held:
         return "nothing is paused"
-    paused = "; ".join(f"{found.what} ({pausing.to_resume(found)})" for found in held)
+    paused = "; ".join(f"{found.what} ({pauses.to_resume(found)})" for found in held)
     return advised(f"there is no pause of everything; paused: {paused}")
 
 

@@ -1,19 +1,14 @@
-"""Output of a command: to a terminal, with a width and perhaps colours, or to anything else.
+"""What commands print: lines and tables, the progress of many tasks, sentences about a gone task.
 
-A terminal gets each line at once, in colour if rich is installed and colours are not disabled.
-A pipe or a file gets the same lines, plain and uncut, in batches.
-
-Tables: the first rows set the column widths; the other rows follow as they are read.
+A terminal gets each line at once, in colour if rich is installed and colours are not disabled. A
+pipe or a file gets the same lines, plain and uncut, in batches. The first rows of a table set the
+widths of its columns; the other rows follow as they are read:
 
     ID        DUE (UTC)            IN      TASK         ARGS   QUEUE  STATE
     order-42  2030-01-01 09:00:00  19 min  shop.remind  (42,)  mail   scheduled
 
-A pipe gets whole lines. On a terminal, a line that is too long is shortened column by column: texts
-are cut, with an ellipsis, or columns left out.
-
-Progress of a command: on a terminal if rich is installed, and after Ctrl-C.
-
-Sentences about a task that is not in the store, or waits behind such a one.
+On a terminal, a line that is too long is shortened column by column: texts are cut, with an
+ellipsis, or columns left out.
 """
 
 from __future__ import annotations
@@ -40,7 +35,7 @@ from ...core.tasks.reading import counts, departure, get
 from ...core.tasks.scheduled_task import ScheduledTask
 from .common import relative
 
-SLICE = 100  # lines in a batch
+_BATCH = 100  # lines
 
 #: A line: its parts, each with a rich style, or an empty one.
 Line = list[tuple[str, str]]
@@ -90,7 +85,7 @@ class Screen:
         """Print lines as they arrive."""
         if not self._is_terminal:
             left = iter(lines)
-            while some := [text_of(line) for line in islice(left, SLICE)]:
+            while some := [text_of(line) for line in islice(left, _BATCH)]:
                 self._obj.echo("\n".join(some))
         elif self._console is None:
             for line in lines:
@@ -199,7 +194,7 @@ def _line(texts: Sequence[str], widths: Sequence[int], styles: Sequence[str]) ->
     return [*((text + _GAP, style) for text, style in shown), (last.rstrip(), style)]
 
 
-INTERRUPTED = 130  # the exit status, as in shells
+_INTERRUPTED = 130  # the exit status, as in shells
 PATIENCE = 0.5  # seconds before the progress is shown
 
 
@@ -236,7 +231,7 @@ def counting(
             yield taken
     except KeyboardInterrupt:
         ctx.obj.error(f"interrupted: at least {sentence(count)}")
-        ctx.exit(INTERRUPTED)
+        ctx.exit(_INTERRUPTED)
 
 
 @contextmanager
