@@ -1,10 +1,7 @@
 """``schedule_many``: one task for many arguments, a slice at a time.
 
-The items of ``schedule_many``: the arguments of a call, and options of its own.
-
-The due times of a bulk's items: one for all, one each, an item's own, or spread at random.
-
-A bulk's message: made by Celery for the first two items, and from then on filled in.
+First the items, their due times (one for all, one each, an item's own, or spread at random), and
+the message: made by Celery for the first two items, and from then on filled in.
 
     item 1 --Celery--> message --+
                                  +-- agree in all but what an item explains --> prepared message
@@ -35,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 from uuid import UUID
 
 import celery.app.amqp
+from celery.app.task import Task
 from celery.canvas import Signature
 from celery.exceptions import NotRegistered, QueueNotFound, SoftTimeLimitExceeded
 from celery.result import EagerResult
@@ -54,6 +52,7 @@ from ..core.errors import (
     StoreError,
     StoreForbidden,
 )
+from ..core.integration.apply_async import signature_of
 from ..core.message.body import depth_of, is_canvas
 from ..core.message.outgoing import LARGE, PLAIN_ID, OutgoingMessage, dumps, record_of
 from ..core.scheduling import writing
@@ -68,7 +67,7 @@ from ..core.scheduling.options import (
     options_of_entry,
 )
 from ..core.scheduling.writing import Ready, new_id, write
-from ..core.services import Services
+from ..core.services import HasServices, Services, services_of
 from ..core.store import NewEntry, Receipt, checked_id, id_text
 from ..core.store.record import NewRecord, Template
 from ..core.text import logger_of
@@ -78,7 +77,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 logger = logger_of(__name__)
-
 
 _EXPECTED = "(args, kwargs), such as ((1,), {}), or a celery_delayq.Item"
 _LEAST = 2  # fields of a plain tuple
@@ -130,7 +128,7 @@ class Item(_Fields):
         )
 
 
-def item_of(given: Any) -> Item:
+def _item_of(given: Any) -> Item:
     """Return an item, from an item or a tuple.
 
     Raises:
@@ -195,7 +193,7 @@ def _time(name: str, value: Any, zone: tzinfo) -> When:
     return clock.at(value, zone) if name == "at" else clock.after(value)
 
 
-def own_time(value: Any, zone: tzinfo) -> When:
+def _own_time(value: Any, zone: tzinfo) -> When:
     """Return the time of an item; a timedelta counts from now."""
     return clock.after(value) if isinstance(value, timedelta) else clock.at(value, zone)
 
@@ -205,7 +203,7 @@ def _spread(spread: Any, zone: tzinfo) -> Iterator[When | None]:
         earliest, latest = spread
     except (TypeError, ValueError):
         raise InvalidOption("spread", spread, _SPREAD) from None
-    first, last = own_time(earliest, zone), own_time(latest, zone)
+    first, last = _own_time(earliest, zone), _own_time(latest, zone)
     if first.mode != last.mode or first.ms > last.ms:
         raise InvalidOption("spread", spread, _SPREAD)
     # Python's own generator continues with the same numbers in all processes that were forked in C.
@@ -218,7 +216,7 @@ _SIMPLE = {bool, int, float, type(None)}
 
 
 @dataclass(frozen=True)
-class PreparedMessage:
+class _Prepared:
     """The common parts of a bulk's messages, and the functions that make the others."""
 
     header: bytes
@@ -231,7 +229,7 @@ class PreparedMessage:
     describe: tuple[Callable[[Any], str], Callable[[Any], str]]
 
     @classmethod
-    def of(cls, app: Any, message: OutgoingMessage, header: bytes) -> PreparedMessage | None:
+    def of(cls, app: Any, message: OutgoingMessage, header: bytes) -> _Prepared | None:
         """Return the prepared form of a message; ``None`` if it shares no template."""
         lines, differing = message.shareable()
         if not lines:
@@ -286,20 +284,20 @@ class PreparedMessage:
         return self.template.new_record(self.header, self.labels, differing)
 
 
-class Preparation:
+class _Preparation:
     """Reads a bulk's first messages, and prepares one as soon as two of them agree."""
 
     def __init__(self, app: Any) -> None:
-        self.message: PreparedMessage | None = None
+        self.message: _Prepared | None = None
         self._app = app
-        self._first: tuple[Ready, PreparedMessage] | None = None
+        self._first: tuple[Ready, _Prepared] | None = None
         self._failed = False
 
     def learn(self, ready: Ready) -> None:
         """Take in one more message that Celery made."""
         if self.message or self._failed:
             return
-        made = PreparedMessage.of(self._app, ready.message, ready.header)
+        made = _Prepared.of(self._app, ready.message, ready.header)
         if made is None:
             return  # large, or unusual; another one may do
         if self._first is None:
@@ -343,7 +341,7 @@ SLICE = 200  # entries per call of Redis
 SLICE_BYTES = 500_000
 
 # For an item: its entry, the entry that was kept instead, the id of a task that ran, or an error.
-ItemOutcome = Union[NewEntry, Receipt, str, Exception]
+_ItemOutcome = Union[NewEntry, Receipt, str, Exception]
 
 # Options of an item; an error in any other option is the call's.
 _BROUGHT = {"task_id", *NAMES}
@@ -395,8 +393,8 @@ class Bulk:
 
 
 def schedule_many(
-    services: Services,
-    signature: Signature,
+    delayq: HasServices,
+    signature: Signature | Task[..., Any],
     items: Iterable[tuple[Any, ...]],
     *,
     at: TimeInput | Sequence[TimeInput] | None = None,
@@ -404,7 +402,41 @@ def schedule_many(
     spread: Spread | None = None,
     progress: Callable[[Bulk], object] | None = None,
 ) -> Bulk:
-    """Schedule one task for many arguments; see :meth:`DelayQ.schedule_many`."""
+    """Schedule one task with many sets of arguments, much faster than one by one.
+
+    It is one call with one trace: all messages carry the same tracing headers. If the sending
+    of messages is patched or overridden, or a handler listens to ``before_task_publish``,
+    Celery builds each message, at the speed of single calls.
+
+    Args:
+        signature: A task, or a signature with options for all items; not a canvas.
+        items: Any iterable of ``(args, kwargs)``, consumed in slices of 200. A
+            ``celery_delayq.Item`` can also have its own time, task id, and other options of
+            :meth:`schedule`. Put options for all items in the signature.
+        at: One time for all items, as for :meth:`schedule`; or a list with one per item.
+        after: The same, from now. It counts from when an item's slice reaches Redis.
+        spread: Two times, or two timedeltas from now: each item gets a random time between
+            them, inclusive.
+        progress: Called after each slice with the ``Bulk`` so far.
+
+    Returns:
+        The ids in the order of the items, and the refused items with the reasons. An item that
+        is invalid, or that the task's own ``apply_async`` rejects, does not affect the others.
+        ``existed`` has the positions for which an earlier task was kept, with that task's id.
+        It is true if no item was refused; otherwise ``raise_for_refused()`` raises. (With
+        ``task_always_eager`` each task has run.)
+
+    Raises:
+        InvalidOption: the times are missing or do not match the items; the signature is a
+            canvas, is of a task that only another app has, or has a task id or an invalid
+            option. Nothing was written.
+        InvalidDueTime: *at*, *after* or *spread* is not a valid time. Nothing was written.
+        kombu.exceptions.OperationalError: Redis cannot be reached. Tasks stored before stay,
+            and are in the error's ``so_far``.
+        NotScheduled: the task's ``apply_async`` drops options, so one task was sent at once.
+    """
+    services = services_of(delayq.services.app)
+    signature = signature_of(signature, services.app)
     if is_canvas(signature):
         raise NotATask("signature", signature, "a plain task; schedule takes a canvas")
     if signature.options.get("task_id"):
@@ -412,10 +444,10 @@ def schedule_many(
     if not services.app.conf.task_always_eager:
         services.check()  # a wrong setting is no item's fault
     times = times_for(items, services.timezone, at=at, after=after, spread=spread)
-    return BulkWriter(services, signature, progress).load(items, times)
+    return _Writer(services, signature, progress).load(items, times)
 
 
-class BulkWriter:
+class _Writer:
     """Takes items one by one and stores them slice by slice."""
 
     def __init__(
@@ -426,8 +458,8 @@ class BulkWriter:
         self._signature = signature
         self._task = _task_of(signature)
         self._progress = progress
-        self._preparation: Preparation | None = None
-        self._slice: list[ItemOutcome] = []
+        self._preparation: _Preparation | None = None
+        self._slice: list[_ItemOutcome] = []
         self._bytes = 0
         self._largest = 0
         self._policy: Mapping[str, Any] = {}
@@ -474,7 +506,7 @@ class BulkWriter:
                 type(error).__name__,  # its text may have the item's arguments
             )
 
-    def _outcome(self, item: Any, when: When | None) -> ItemOutcome:
+    def _outcome(self, item: Any, when: When | None) -> _ItemOutcome:
         """Return an item's entry, the id of a task that ran or existed, or the error."""
         try:
             return self._new(*self._read(item, when))
@@ -483,7 +515,7 @@ class BulkWriter:
         except Exception as error:
             return _bare(error)
 
-    def _add(self, outcome: ItemOutcome) -> None:
+    def _add(self, outcome: _ItemOutcome) -> None:
         size = len(outcome.record.body) if isinstance(outcome, NewEntry) else 0
         if self._bytes + size > SLICE_BYTES:
             self._flush()
@@ -537,7 +569,7 @@ class BulkWriter:
                 logger.debug("a bulk goes through Celery item by item, because of %s", touching)
             self._preparation = None
         elif self._preparation is None:
-            self._preparation = Preparation(self._services.app)
+            self._preparation = _Preparation(self._services.app)
 
     def _note(self, outcomes: list[Receipt | str | Exception]) -> None:
         first = len(self.bulk.ids)
@@ -560,9 +592,9 @@ class BulkWriter:
         self.bulk.ids += map(_id_of, outcomes)
 
     def _read(self, given: Any, when: When | None) -> tuple[Item, When, str]:
-        item = item_of(given)
+        item = _item_of(given)
         if item.time is not None:
-            when = own_time(item.time, self._services.timezone)
+            when = _own_time(item.time, self._services.timezone)
         if when is None:
             raise InvalidOption("time", None, "at, after or spread; or a time in each item")
         if item.task_id is None:

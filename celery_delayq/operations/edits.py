@@ -1,19 +1,11 @@
 """The edit of a waiting task: its arguments, priority, expiry, queue, key or tags.
 
-Changes the arguments, the priority, the expiry or the queue of a waiting message.
+read the entry --> Draft, its message --changed by the Edit--> replace it, if it is unchanged
+      ^                                                                |
+      +------------------------- changed meanwhile --------------------+
 
-    message --> arguments --changed--> serialised, compressed and encoded as they were
-            --> priority  --changed--> another list
-            --> queue     --changed--> the route that Celery gives a call with it
-            --> all else unchanged
-
-The rest of the message stays the same: id, headers, links.
-
-Edits a waiting task.
-
-read the entry --> build the new message --> replace it, if it is unchanged
-      ^                                             |
-      +---------- changed meanwhile ----------------+
+A changed message is serialised, compressed and encoded as it was. A priority means another list, a
+queue the route that Celery gives a call with it. The rest stays the same: id, headers, links.
 """
 
 from __future__ import annotations
@@ -245,12 +237,12 @@ class _Kept:
 
 
 KEPT: Any = _Kept()
-
-MAX_PRIORITY = 255
-
-_PRIORITY = f"a whole number from 0 to {MAX_PRIORITY}, or None"
-_EXPIRES = "seconds after the due time, a timedelta, a time as text or datetime, or None"
 CANVAS = "a task; cancel a canvas and schedule it again"
+
+_MAX_PRIORITY = 255
+
+_PRIORITY = f"a whole number from 0 to {_MAX_PRIORITY}, or None"
+_EXPIRES = "seconds after the due time, a timedelta, a time as text or datetime, or None"
 _TAGS = f"a list of at most {MOST_TAGS} tags"
 _TOO_MANY = f"at most {MOST_TAGS} tags of a task; {{}} would have {{}}"
 _SHARD = "a key of the task's own shard; cancel the task, and schedule it again under this one"
@@ -285,7 +277,7 @@ class Edit:
             raise InvalidOption("kwargs", self.kwargs, "a mapping")
         if self.priority is not KEPT and self.priority is not None:
             whole = isinstance(self.priority, int) and not isinstance(self.priority, bool)
-            if not whole or not 0 <= self.priority <= MAX_PRIORITY:
+            if not whole or not 0 <= self.priority <= _MAX_PRIORITY:
                 raise InvalidOption("priority", self.priority, _PRIORITY)
         if isinstance(self.expires, bool):
             raise InvalidOption("expires", self.expires, _EXPIRES)
@@ -465,20 +457,8 @@ def edit(
     new_key = KEPT if task_id is None else key
     services = delayq.services
     changes = Edit(args, kwargs, priority, expires, queue, new_key, add_tags, remove_tags)
-    return apply(services, target_of(task_id, named), changes, if_revision)
-
-
-def apply(services: Services, who: bytes, changes: Edit, if_revision: int | None = None) -> Outcome:
-    """Make an edit; see :func:`edit`.
-
-    Args:
-        services: The app's.
-        who: The task, as :func:`target_of` returns it.
-        changes: The edit.
-        if_revision: The revision that it must have.
-    """
-    checked_revision(if_revision)
-    outcome = _edit(services, who, changes, if_revision)
+    who = target_of(task_id, named)
+    outcome = _edit(services, who, changes, checked_revision(if_revision))
     if outcome not in (Outcome.DONE, Outcome.UNCERTAIN):
         services.hooks.missed("edit", outcome)
     return outcome

@@ -2,12 +2,10 @@
 
 A tracer patches a function that every message passes, and adds data of that one message. A
 subclass, a router or a signal's handler may do the same. Then each message of a bulk must pass
-there, and none may be made of another one (:mod:`.prepared`).
+there, and none may be made of another one (:mod:`.bulk`).
 
 A missing function counts as patched: if a library renames it, bulks become slower, but no message
 becomes wrong.
-
-The functions of kombu that every message passes, and a check whether one was changed.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from kombu.transport import virtual
 from ..core.message.outgoing import DIFFERING
 
 
-class KombuFunction(NamedTuple):
+class _Function(NamedTuple):
     """A function that each message passes, and the modules (or prefixes) that may define it."""
 
     owner: Any
@@ -56,20 +54,6 @@ class KombuFunction(NamedTuple):
         return f"{owner.__name__}.{self.name}"
 
 
-IN_KOMBU = (
-    *(
-        KombuFunction(Producer, name, ("kombu.messaging",))
-        for name in ("publish", "_publish", "_prepare", "_delivery_details")
-    ),
-    KombuFunction(kombu.messaging, "dumps", ("kombu.serialization",)),
-    KombuFunction(kombu.messaging, "compress", ("kombu.compression",)),
-    *(
-        KombuFunction(virtual.Channel, name, ("kombu.transport.virtual.base",))
-        for name in ("prepare_message", "encode_body", "_inplace_augment_message")
-    ),
-)
-
-
 _SIGNALS = (before_task_publish, after_task_publish, task_sent)
 
 # Options of a call that describe its arguments, or look at them.
@@ -80,17 +64,25 @@ _Router = getattr(celery.app.routes, "Router", None)
 
 _PACKAGE = __name__.partition(".")[0] + "."
 
-
 # Functions that are the same for every app.
 _EVERYWHERE = (
     *(
-        KombuFunction(AMQP, name, ("celery.app.amqp",))
+        _Function(AMQP, name, ("celery.app.amqp",))
         for name in ("as_task_v2", "_create_task_sender")
     ),
-    KombuFunction(celery.app.amqp, "saferepr", ("celery.utils.saferepr",)),
-    KombuFunction(_MapRoute, "__call__", ("celery.app.routes",)),
-    *(KombuFunction(signal, "send", ("celery.utils.dispatch.signal",)) for signal in _SIGNALS),
-    *IN_KOMBU,
+    _Function(celery.app.amqp, "saferepr", ("celery.utils.saferepr",)),
+    _Function(_MapRoute, "__call__", ("celery.app.routes",)),
+    *(_Function(signal, "send", ("celery.utils.dispatch.signal",)) for signal in _SIGNALS),
+    *(
+        _Function(Producer, name, ("kombu.messaging",))
+        for name in ("publish", "_publish", "_prepare", "_delivery_details")
+    ),
+    _Function(kombu.messaging, "dumps", ("kombu.serialization",)),
+    _Function(kombu.messaging, "compress", ("kombu.compression",)),
+    *(
+        _Function(virtual.Channel, name, ("kombu.transport.virtual.base",))
+        for name in ("prepare_message", "encode_body", "_inplace_augment_message")
+    ),
 )
 
 _ROUTER = ("route", "expand_destination", "lookup_route", "query_router")
@@ -99,20 +91,20 @@ _ROUTER = ("route", "expand_destination", "lookup_route", "query_router")
 _BACKENDS = ("celery.backends.base", "celery.backends.redis", "celery.backends.rpc")
 
 
-def places(app: Any, task: Any, signature: Signature) -> Iterator[KombuFunction]:
+def places(app: Any, task: Any, signature: Signature) -> Iterator[_Function]:
     """Yield each function that a message of *signature* passes."""
     for name in ("apply_async", "_merge"):
-        yield KombuFunction(signature, name, ("celery.canvas",))
+        yield _Function(signature, name, ("celery.canvas",))
     if task is not None:
         for name in ("apply_async", "shadow_name", "_get_exec_options"):
-            yield KombuFunction(task, name, ("celery.app.task",))
-    yield KombuFunction(app, "send_task", ("celery.app.base",))
+            yield _Function(task, name, ("celery.app.task",))
+    yield _Function(app, "send_task", ("celery.app.base",))
     for name in ("create_task_message", "as_task_v2", "_create_task_sender"):
-        yield KombuFunction(app.amqp, name, (_PACKAGE,))
-    yield KombuFunction(app.amqp.send_task_message, "_send", ("celery.app.amqp",))
+        yield _Function(app.amqp, name, (_PACKAGE,))
+    yield _Function(app.amqp.send_task_message, "_send", ("celery.app.amqp",))
     for name in _ROUTER:
-        yield KombuFunction(app.amqp.router, name, ("celery.app.routes", _PACKAGE))
-    yield KombuFunction(app.backend, "on_task_call", _BACKENDS)
+        yield _Function(app.amqp.router, name, ("celery.app.routes", _PACKAGE))
+    yield _Function(app.backend, "on_task_call", _BACKENDS)
     yield from _EVERYWHERE
 
 

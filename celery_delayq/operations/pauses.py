@@ -1,7 +1,4 @@
-"""Unique keys: the task that holds one, and a way to free a key from a delivered task.
-
-Pause and resume delivery: of a queue, of a task, or of everything.
-"""
+"""What keeps tasks back: a unique key that a task holds, and a pause of a queue, a task or all."""
 
 from __future__ import annotations
 
@@ -56,11 +53,10 @@ def free(delayq: HasServices, *, key: str, if_holder: KeyHolder | None = None) -
     return outcome
 
 
-LONGEST_NAME = 512  # bytes
-MIN_RATE, MAX_RATE = 0.001, 1_000_000.0
-
+_LONGEST_NAME = 512  # bytes
+_MIN_RATE, _MAX_RATE = 0.001, 1_000_000.0
 _ONE = "queue= or task=, or all=True for everything, and only one of them"
-_RATE = f"a number of tasks a second from {MIN_RATE} to {MAX_RATE:.0f}"
+_RATE = f"a number of tasks a second from {_MIN_RATE} to {_MAX_RATE:.0f}"
 
 
 def pause(
@@ -181,7 +177,7 @@ def is_all_paused(services: Services) -> bool:
 def _is_rate(rate: object) -> bool:
     if isinstance(rate, bool) or not isinstance(rate, (int, float)):
         return False
-    return MIN_RATE <= rate <= MAX_RATE and math.isfinite(rate)
+    return _MIN_RATE <= rate <= _MAX_RATE and math.isfinite(rate)
 
 
 def _checked(queue: Any, task: Any, all: Any) -> tuple[str | None, str | None]:
@@ -195,12 +191,12 @@ def _checked(queue: Any, task: Any, all: Any) -> tuple[str | None, str | None]:
     name = task.name if isinstance(task, Task) else task
     for option, value in (("queue", queue), ("task", name)):
         if value is not None and not _is_name(value):
-            raise InvalidOption(option, value, f"a name of 1 to {LONGEST_NAME} bytes")
+            raise InvalidOption(option, value, f"a name of 1 to {_LONGEST_NAME} bytes")
     return queue, name
 
 
 def _is_name(value: Any) -> bool:
     try:
-        return isinstance(value, str) and 0 < len(value.encode()) <= LONGEST_NAME
+        return isinstance(value, str) and 0 < len(value.encode()) <= _LONGEST_NAME
     except UnicodeEncodeError:
         return False

@@ -1,23 +1,16 @@
-"""How many tasks wait for each queue.
+"""Which queues have waiting tasks, which workers listen, and which queues nobody reads.
 
-The store keeps only hashes of queue names.
-
-hash --> the name with this hash, among the app's queues, paused queues and tasks' destinations
-
-Workers' answers to ``inspect``: the queues that they listen to, and their store.
-
-A worker with the ``solo`` pool answers only between two tasks. So a silent worker proves nothing,
-and its queues are unknown.
-
-Tasks that no process fetches: delivered ones, and those in another store.
-
+    hash --> the name with this hash, among the app's queues, paused queues and tasks' destinations,
+             as the store keeps only hashes
+    workers' answers to ``inspect`` --> the queues that they listen to, and their store
     RabbitMQ: a question for each queue ---> queues with messages, and without a consumer
     the known lists of the broker's Redis,
     and SCAN for others ------------------> lists with a task that this store delivered
     SCAN of the store's Redis ------------> stores with another prefix, whose tasks are for this
                                             app's queues
 
-A SCAN looks at the first keys only.
+A worker with the ``solo`` pool answers only between two tasks. So a silent worker proves nothing,
+and its queues are unknown. A SCAN looks at the first keys only.
 """
 
 from __future__ import annotations
@@ -51,9 +44,8 @@ from ..core.text import counted, logger_of, waiting
 
 logger = logger_of(__name__)
 
-
 MOST = 10_000  # waiting tasks to read for counts
-FOR_NAMES = 500  # waiting tasks to read for names only: one call
+_FOR_NAMES = 500  # waiting tasks to read for names only: one call
 
 
 @dataclass(frozen=True)
@@ -114,7 +106,7 @@ def names_of(services: Services, labels: set[bytes]) -> dict[bytes, str]:
         return known
     known = _by_label(services, services.entries.pauses())
     if not labels <= known.keys():
-        for tally in services.entries.tallies(FOR_NAMES)[0]:
+        for tally in services.entries.tallies(_FOR_NAMES)[0]:
             if tally.label in labels:
                 name = _name_of(tally, known, services.broker.options)
                 # The destination may differ from the queue that the task was sent with.
@@ -315,11 +307,11 @@ def _store_in(answer: Any) -> tuple[str, str] | None:
     return answer["store"], answer["prefix"]
 
 
-WAIT = 1.0  # seconds that the broker has for each answer
-MOST_KEYS, FEW_KEYS, SLICE = 100_000, 5_000, 1000  # of a SCAN; few for what probes call often
-MOST_LISTS = 200
-MOST_QUEUES = 200
-SAMPLE = 20  # records, as they may be large
+_WAIT = 1.0  # seconds that the broker has for each answer
+_MOST_KEYS, FEW_KEYS, SLICE = 100_000, 5_000, 1000  # of a SCAN; few for what probes call often
+_MOST_LISTS = 200
+_MOST_QUEUES = 200
+_SAMPLE = 20  # records, as they may be large
 # Quotes in a JSON text are escaped, so this is a header.
 _MARK = f'"{DUE_HEADER}":'.encode()
 _UNCONSUMED = (
@@ -381,7 +373,7 @@ class Look:
             self._found = None
 
 
-def delivered(services: Services, most_keys: int = MOST_KEYS) -> Mapping[str, int]:
+def delivered(services: Services, most_keys: int = _MOST_KEYS) -> Mapping[str, int]:
     """Return the lengths of a Redis broker's queues that hold a task which this store delivered.
 
     It looks at the oldest and at the newest message of 200 lists: first those of the app's queues,
@@ -405,7 +397,7 @@ def delivered(services: Services, most_keys: int = MOST_KEYS) -> Mapping[str, in
                 key.decode(errors="replace") for key in _keys(run, most_keys, "TYPE", "list")
             )
             others = (name for name in scanned if name not in known)
-            for name in (*known[:MOST_LISTS], *islice(others, MOST_LISTS)):
+            for name in (*known[:_MOST_LISTS], *islice(others, _MOST_LISTS)):
                 queue = queues_of_list(name, options)[0]
                 if any(_is_ours(services, queue, run("LINDEX", name, end)) for end in (-1, 0)):
                     # kombu's client puts the global prefix before the key of this command.
@@ -425,7 +417,7 @@ def unconsumed(services: Services) -> list[str]:
     if services.broker.transport != "amqp":
         return found
     try:
-        for name in _known(services)[:MOST_QUEUES]:
+        for name in _known(services)[:_MOST_QUEUES]:
             # A queue that does not exist closes the channel.
             with suppress(ChannelError), _channel(services) as channel:
                 _, messages, consumers = channel.queue_declare(name, passive=True)
@@ -473,7 +465,7 @@ def _known(services: Services) -> list[str]:
 @contextmanager
 def _channel(services: Services) -> Iterator[Any]:
     """Open a channel to the broker, each of whose answers has a second."""
-    connection = bounded(services.app.connection_for_write(), WAIT, CONNECT_TIMEOUT)
+    connection = bounded(services.app.connection_for_write(), _WAIT, CONNECT_TIMEOUT)
     try:
         connect(connection, CONNECT_TIMEOUT)
         yield connection.default_channel
@@ -491,7 +483,7 @@ def _is_ours(services: Services, queue: str, message: bytes | None) -> bool:
 
 
 def forlorn_stores(
-    services: Services, connection: Connection, most_keys: int = MOST_KEYS
+    services: Services, connection: Connection, most_keys: int = _MOST_KEYS
 ) -> list[str] | None:
     """Return a sentence for each other store with tasks for this app's queues, and no scanner.
 
@@ -521,7 +513,7 @@ def forlorn_stores(
             "ZCOUNT", b"{%s}:scanners" % tag, now_ms, "+inf"
         ):
             continue
-        some = run("HSCAN", key, 0, "COUNT", SAMPLE)
+        some = run("HSCAN", key, 0, "COUNT", _SAMPLE)
         if some is None:
             return None
         tasks[prefix] += run("HLEN", key) or 0

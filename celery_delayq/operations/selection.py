@@ -1,22 +1,14 @@
-"""Selections whose messages can be changed, too: edited, or released.
+"""A selection whose tasks' messages can be changed, too: edited, or released.
 
-Steps over a selection that give each task a new message.
+Both give each task a new record, batch by batch:
 
 read a batch --> make the new records --> write them, each if it is unchanged
       ^                                             |
       +---------- changed since they were read -----+
 
-Release of waiting tasks: each leaves as a plain Celery message with an ``eta``.
-
-check all of them ---> any run of a recurring rule, or any canvas without canvas=True: refused,
-    |                  nothing is sent
-    |
-    v
-in due order: read a batch --> set each due time as the message's eta --> send them to their queues
-                   ^                                                           |
-                   +--------------- changed since they were read --------------+
-
-The same edit of all tasks of a selection.
+A release sends waiting tasks as plain Celery messages with an ``eta``. First it looks at all of
+them: a run of a recurring rule, or a canvas without ``canvas=True``, is refused, and nothing is
+sent. Then they go in due order, each with its due time as the ``eta``.
 """
 
 from __future__ import annotations
@@ -57,15 +49,14 @@ from .edits import CANVAS, KEPT, Draft, Edit, edited
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-
 STEP = 50  # members to read and write in one step: about 5 ms of Redis's time
 STEP_BYTES = 1_000_000  # approximate limit of new records in one call
 
-SomeTally = TypeVar("SomeTally", bound=Tally)
-Part = tuple[Match, Record, NewRecord]
+_SomeTally = TypeVar("_SomeTally", bound=Tally)
+_Part = tuple[Match, Record, NewRecord]
 
 
-class Rewriting(Generic[SomeTally]):
+class _Rewriting(Generic[_SomeTally]):
     """An operation that rewrites the tasks of a selection.
 
     Args:
@@ -86,14 +77,14 @@ class Rewriting(Generic[SomeTally]):
         self._chosen = chosen
         self._bulk = bulk
 
-    def new_record(self, met: Match, tally: SomeTally) -> NewRecord | None:
+    def new_record(self, met: Match, tally: _SomeTally) -> NewRecord | None:
         """Return the new record of a task; ``None`` if that stays as it is."""
         raise NotImplementedError
 
-    def done(self, met: Match, seen: Record, tally: SomeTally) -> None:
+    def done(self, met: Match, seen: Record, tally: _SomeTally) -> None:
         """Note that a task has its new record."""
 
-    def step(self, shard: Shard, members: Sequence[bytes], tally: SomeTally) -> None:
+    def step(self, shard: Shard, members: Sequence[bytes], tally: _SomeTally) -> None:
         """Rewrite the waiting tasks among *members*.
 
         Raises:
@@ -127,10 +118,10 @@ class Rewriting(Generic[SomeTally]):
                 )
 
     def _batches(
-        self, shard: Shard, members: Sequence[bytes], tally: SomeTally
-    ) -> Iterator[list[Part]]:
+        self, shard: Shard, members: Sequence[bytes], tally: _SomeTally
+    ) -> Iterator[list[_Part]]:
         """Yield the tasks to rewrite with their new records, in batches for one call each."""
-        batch: list[Part] = []
+        batch: list[_Part] = []
         size = 0
         for met in peek(shard, self._chosen, members, reads=True):
             new = self.new_record(met, tally)
@@ -147,6 +138,7 @@ class Rewriting(Generic[SomeTally]):
 
 _CANVAS = label_of(LAUNCH)
 _STAYS = ("DEAD", "UNREADABLE")
+_CANVASES = "True: only a worker with celery_delayq can run a canvas, and there {}"
 
 
 class Released(Count):
@@ -168,7 +160,7 @@ class Released(Count):
         return super().is_complete and not self.dead
 
 
-class ReleaseTally(Tally):
+class _ReleaseTally(Tally):
     """Counts released tasks, step by step; and runs of recurring rules among them."""
 
     def __init__(self) -> None:
@@ -188,7 +180,7 @@ class ReleaseTally(Tally):
         return made
 
 
-class Release(Rewriting[ReleaseTally]):
+class _Release(_Rewriting[_ReleaseTally]):
     """The release of the tasks of a selection.
 
     Args:
@@ -206,7 +198,7 @@ class Release(Rewriting[ReleaseTally]):
         self._has_rules = services.entries.counts().rules > 0
         self._found: list[bytes] = []  # sorted by due time: due time, shard and member of each
 
-    def count_page(self, number: int, members: Sequence[bytes], tally: ReleaseTally) -> None:
+    def count_page(self, number: int, members: Sequence[bytes], tally: _ReleaseTally) -> None:
         """Count the tasks among *members* that would be released, and remember all of them."""
         shard = self._services.entries.shards[number]
         for met in peek(shard, self._chosen, members, reads=True):
@@ -233,7 +225,7 @@ class Release(Rewriting[ReleaseTally]):
             for number, members in of_shard.items():
                 yield self._services.entries.shards[number], members
 
-    def new_record(self, met: Match, tally: ReleaseTally) -> NewRecord | None:
+    def new_record(self, met: Match, tally: _ReleaseTally) -> NewRecord | None:
         if met.state in _STAYS:
             tally.dead += 1
             return None
@@ -245,7 +237,7 @@ class Release(Rewriting[ReleaseTally]):
             tally.unreadable += 1
             return None
 
-    def done(self, met: Match, seen: Record, tally: ReleaseTally) -> None:
+    def done(self, met: Match, seen: Record, tally: _ReleaseTally) -> None:
         self._note(met, seen, tally)
 
     def _new_record(self, met: Match, record: Record) -> NewRecord:
@@ -270,27 +262,13 @@ class Release(Rewriting[ReleaseTally]):
         tags = entry_of(met.task_id, met.facts, record, met.template).extras.tags
         return bool(leaf("rules").is_run(met.task_id, tags))
 
-    def _note(self, met: Match, record: Record, tally: ReleaseTally) -> None:
+    def _note(self, met: Match, record: Record, tally: _ReleaseTally) -> None:
         tally.canvases += record.task_label == _CANVAS
         ahead_ms = met.due_ms - met.now_us // 1000
         tally.beyond += self._limit is not None and ahead_ms > self._limit.seconds * 1000
 
 
-def refuse_runs(count: int) -> None:
-    """Raise ``RulesRemain`` if there are runs of recurring rules to release."""
-    if count:
-        raise RulesRemain(count)
-
-
-def refuse_canvases(count: int) -> None:
-    """Raise ``InvalidOption`` if there are canvases to release."""
-    if count:
-        only = "only a worker with celery_delayq can run a canvas, and there"
-        are = "is 1" if count == 1 else f"are {count}"
-        raise InvalidOption("canvas", False, f"True: {only} {are}")
-
-
-class EditMany(Rewriting[Tally]):
+class _EditMany(_Rewriting[Tally]):
     """An edit of the tasks of a selection.
 
     Args:
@@ -366,7 +344,7 @@ class RewritableSelection(Selection):
         edit = Edit(**changes)
         if edit.key is not KEPT:
             raise InvalidOption("key", edit.key, "none: only one task can have a key")
-        edits = EditMany(self._services, self._chosen, self.bulk, edit)
+        edits = _EditMany(self._services, self._chosen, self.bulk, edit)
         for _, shard, page in self._pages():
             edits.refuse_canvases(shard, page)
         if dry_run:
@@ -401,19 +379,21 @@ class RewritableSelection(Selection):
             RulesRemain: there are runs of recurring rules that are still there; nothing was sent.
             StoreError: as for :meth:`cancel`; ``StoreFull`` is possible, as messages grow.
         """
-        releases, seen = Release(self._services, self._chosen, self.bulk), ReleaseTally()
+        releases, seen = _Release(self._services, self._chosen, self.bulk), _ReleaseTally()
         at = self._at = self._begun
         with telling_so_far(seen):
             for number, _, page in self._pages():
                 releases.count_page(number, page, seen)
                 at = self._begun.behind(number, Position.of(page[-1]))
                 report(progress if dry_run else None, seen)
-        refuse_runs(seen.runs)
-        if not canvas:
-            refuse_canvases(seen.canvases)
+        if seen.runs:
+            raise RulesRemain(seen.runs)
+        if seen.canvases and not canvas:
+            are = "is 1" if seen.canvases == 1 else f"are {seen.canvases}"
+            raise InvalidOption("canvas", False, _CANVASES.format(are))
         if dry_run:
             return seen.count
-        tally = ReleaseTally()
+        tally = _ReleaseTally()
         with telling_so_far(tally):
             for shard, members in releases.steps(STEP):
                 releases.step(shard, members, tally)
@@ -422,7 +402,7 @@ class RewritableSelection(Selection):
         return tally.count
 
     def _rewrite(
-        self, rewriting: Rewriting[SomeTally], tally: SomeTally, progress: Progress | None
+        self, rewriting: _Rewriting[_SomeTally], tally: _SomeTally, progress: Progress | None
     ) -> None:
         self._at = self._begun
         with telling_so_far(tally):

@@ -158,12 +158,11 @@ class ScheduledResult(_Result[R_co]):
         **changes: Unpack[ChangesOfOne],
     ) -> Outcome:
         """Change its arguments, priority, expiry, queue, key or tags; see :meth:`DelayQ.edit`."""
-        edit = operation("edits").Edit(**changes)
+        edits = operation("edits")
+        edits.Edit(**changes)  # refuses an invalid one, also of a task that has run
         if self._has_run:
             return Outcome.HANDED_OVER
-        outcome: Outcome = operation("edits").apply(
-            self._delayq.services, target_of(self.id), edit, if_revision
-        )
+        outcome: Outcome = edits.edit(self._delayq, self.id, if_revision=if_revision, **changes)
         return outcome
 
     def _backend_state(self) -> str:
