@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from datetime import timezone
 from shlex import quote
@@ -174,10 +173,9 @@ def is_all_paused(services: Services) -> bool:
     )
 
 
-def _is_rate(rate: object) -> bool:
-    if isinstance(rate, bool) or not isinstance(rate, (int, float)):
-        return False
-    return _MIN_RATE <= rate <= _MAX_RATE and math.isfinite(rate)
+def _is_rate(rate: Any) -> bool:
+    is_number = isinstance(rate, (int, float)) and not isinstance(rate, bool)
+    return is_number and _MIN_RATE <= rate <= _MAX_RATE
 
 
 def _checked(queue: Any, task: Any, all: Any) -> tuple[str | None, str | None]:

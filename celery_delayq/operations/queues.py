@@ -126,7 +126,8 @@ def _name_of(tally: QueueCount, known: dict[bytes, str], options: Any) -> str:
     return next((name for name in names if label_of(name) == tally.label), names[0])
 
 
-WORKERS_WAIT = 1.0  # seconds to wait for answers, as their number is unknown
+# Seconds: for workers' answers, as their number is unknown, and for each answer of the broker.
+WORKERS_WAIT = 1.0
 MOST_NAMED = 10  # queues
 
 _UNHEARD = (
@@ -163,15 +164,11 @@ def answers(
     *arguments* are the command's. Empty if no worker answers, or the broker is down.
     """
     try:
-        connection = bounded(services.app.connection_for_write(), WORKERS_WAIT, CONNECT_TIMEOUT)
-        try:
-            connect(connection, CONNECT_TIMEOUT)
+        with _broker(services) as connection:
             inspect = services.app.control.inspect(
                 [*workers] or None, timeout=WORKERS_WAIT, connection=connection
             )
             return inspect._request(command, **arguments) or {}
-        finally:
-            connection.collect()
     except Exception as error:  # each transport has its own
         logger.debug("cannot inspect the workers: %r", error)
         return {}
@@ -307,10 +304,8 @@ def _store_in(answer: Any) -> tuple[str, str] | None:
     return answer["store"], answer["prefix"]
 
 
-_WAIT = 1.0  # seconds that the broker has for each answer
 _MOST_KEYS, FEW_KEYS, SLICE = 100_000, 5_000, 1000  # of a SCAN; few for what probes call often
-_MOST_LISTS = 200
-_MOST_QUEUES = 200
+_MOST_LISTS = _MOST_QUEUES = 200
 _SAMPLE = 20  # records, as they may be large
 # Quotes in a JSON text are escaped, so this is a header.
 _MARK = f'"{DUE_HEADER}":'.encode()
@@ -391,8 +386,8 @@ def delivered(services: Services, most_keys: int = _MOST_KEYS) -> Mapping[str, i
     prefix = str(options.get("global_keyprefix", ""))
     known = [prefix + key for queue in _known(services) for key in list_keys(queue, options)]
     try:
-        with _channel(services) as channel:
-            run = channel.client.execute_command
+        with _broker(services) as connection:
+            run = connection.default_channel.client.execute_command
             scanned = (
                 key.decode(errors="replace") for key in _keys(run, most_keys, "TYPE", "list")
             )
@@ -418,11 +413,9 @@ def unconsumed(services: Services) -> list[str]:
         return found
     try:
         for name in _known(services)[:_MOST_QUEUES]:
-            # A queue that does not exist closes the channel.
-            with suppress(ChannelError), _channel(services) as channel:
-                _, messages, consumers = channel.queue_declare(name, passive=True)
-                if messages and not consumers:
-                    found.append(_UNCONSUMED.format(name, counted(messages, "message"), name))
+            messages, consumers = _facts(services, name)
+            if messages and not consumers:
+                found.append(_UNCONSUMED.format(name, counted(messages, "message"), name))
     except Exception as error:  # each transport has its own
         logger.debug("cannot ask the broker for its queues: %r", error)
     return found
@@ -435,12 +428,12 @@ def is_idle(services: Services) -> bool:
     """
     try:
         if services.broker.transport == "amqp":
-            return not any(_messages(services, name) for name in _known(services))
+            return not any(_facts(services, name)[0] for name in _known(services))
         if services.broker.endpoint is None or delivered(services):
             return False
         options = services.broker.options
-        with _channel(services) as channel:
-            run = channel.client.execute_command
+        with _broker(services) as connection:
+            run = connection.default_channel.client.execute_command
             known = (key for name in _known(services) for key in list_keys(name, options))
             in_flight = run("HLEN", options.get("unacked_key", "unacked"))
             return not in_flight and not any(run("LLEN", key) for key in known)
@@ -449,11 +442,13 @@ def is_idle(services: Services) -> bool:
         return False
 
 
-def _messages(services: Services, queue: str) -> int:
-    """Return how many messages are ready in a queue on RabbitMQ; 0 if there is none."""
-    with suppress(ChannelError), _channel(services) as channel:
-        return int(channel.queue_declare(queue, passive=True).message_count)
-    return 0
+def _facts(services: Services, queue: str) -> tuple[int, int]:
+    """Return how many messages are ready in a queue on RabbitMQ, and its consumers; or 0, 0."""
+    # A queue that does not exist closes the channel.
+    with suppress(ChannelError), _broker(services) as connection:
+        _, messages, consumers = connection.default_channel.queue_declare(queue, passive=True)
+        return messages, consumers
+    return 0, 0
 
 
 def _known(services: Services) -> list[str]:
@@ -463,12 +458,12 @@ def _known(services: Services) -> list[str]:
 
 
 @contextmanager
-def _channel(services: Services) -> Iterator[Any]:
-    """Open a channel to the broker, each of whose answers has a second."""
-    connection = bounded(services.app.connection_for_write(), _WAIT, CONNECT_TIMEOUT)
+def _broker(services: Services) -> Iterator[Any]:
+    """Connect to the broker, each of whose answers has a second."""
+    connection = bounded(services.app.connection_for_write(), WORKERS_WAIT, CONNECT_TIMEOUT)
     try:
         connect(connection, CONNECT_TIMEOUT)
-        yield connection.default_channel
+        yield connection
     finally:
         connection.collect()
 

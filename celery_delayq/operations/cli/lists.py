@@ -576,13 +576,13 @@ def _lines_of(parts: Line, width: int | None) -> Iterator[Line]:
 def _queues(found: Status, now: datetime, zone: tzinfo, width: int | None) -> Iterator[Line]:
     if not found.queues:
         return
-    pauses = {
+    states = {
         pause.queue: _paused(pause, now, zone) for pause in found.pauses if pause.queue is not None
     }
     in_order = sorted(
         found.queues, key=lambda counts: (-counts.overdue, -counts.waiting, counts.queue)
     )
-    rows = (_queue_row(counts, pauses.get(counts.queue, "")) for counts in in_order[:SHOWN])
+    rows = (_queue_row(counts, states.get(counts.queue, "")) for counts in in_order[:SHOWN])
     yield from table(_COLUMNS, rows, None if width is None else Room(width, _QUEUES_GIVE))
     if len(in_order) > SHOWN:
         yield [(_MORE_QUEUES.format(len(in_order) - SHOWN), "")]
