@@ -70,18 +70,7 @@ _OTHER_REVISION = "task {} no longer has the revision of --if-revision; nothing 
 
 @dataclass(frozen=True)
 class _Choice:
-    """The options that choose tasks, as they were typed.
-
-    Attributes:
-        filters: The filters of a selection.
-        all: Whether all tasks are selected.
-        limit: The most tasks of a selection, or ``None``.
-        dry_run: Whether to count only.
-        yes: Whether to ask for no confirmation.
-        ids: Ids, or ``-``.
-        keys: Unique keys.
-        if_revision: The revision that the only task must have, or ``None``.
-    """
+    """The options that choose tasks, as they were typed."""
 
     filters: Filters
     all: bool
