@@ -80,7 +80,7 @@ class Status:
                 }
                 for scanner in self.scanners
             ],
-            "pauses": [pause_facts(pause) for pause in self.pauses],
+            "pauses": [_pause_facts(pause) for pause in self.pauses],
             **self._of_queues(),
         }
 
@@ -154,7 +154,7 @@ def _time(ms: int | None) -> str | None:
     return None if ms is None else from_ms(ms).isoformat()
 
 
-def pause_facts(pause: Pause) -> dict[str, Any]:
+def _pause_facts(pause: Pause) -> dict[str, Any]:
     """Return a pause's attributes by name; its times as text."""
     held = pause.held_since and pause.held_since.isoformat()
     return {**asdict(pause), "since": pause.since.isoformat(), "held_since": held}

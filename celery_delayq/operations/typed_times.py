@@ -45,7 +45,7 @@ _DOTTED = re.compile(r"(\d\d?)\. ?(\d\d?)\.(?: ?(\d{4}|\d\d))?")
 _SLASHED = re.compile(r"(\d\d?)/(\d\d?)(?:/(\d{4}|\d\d))?")
 _NAMED = re.compile(r"(?:(\d\d?)\.? ([a-z]+)|([a-z]+) (\d\d?))(?: (\d{4}))?")
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAY_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTH_NAMES = (
     *("january", "february", "march", "april", "may", "june"),
@@ -315,7 +315,7 @@ def told(moment: datetime, zone: tzinfo, zone_name: str) -> str:
     """Return a time as it is told back: ``Thu 26 Nov 2026, 09:00 Europe/Berlin``."""
     here = moment.astimezone(zone)
     seconds = f":{here:%S}" if here.second else ""
-    day = f"{DAYS[here.weekday()]} {here.day} {MONTHS[here.month - 1]} {here.year}"
+    day = f"{DAYS[here.weekday()]} {here.day} {_MONTHS[here.month - 1]} {here.year}"
     return f"{day}, {here:%H:%M}{seconds} {zone_name}"
 
 

@@ -499,7 +499,7 @@ def status(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     if as_json:
         ctx.obj.echo(json.dumps(found.facts()))
         return
-    screen, path = Screen(ctx), path_in_words(found, delayq.services)
+    screen, path = Screen(ctx), _path_in_words(found, delayq.services)
     screen.show(status_screen(found, path, zone_of(ctx), screen.width))
 
 
@@ -517,7 +517,7 @@ def status_screen(found: Status, path: str, zone: tzinfo, width: int | None) -> 
     yield from _queues(found, now, zone, width)
 
 
-def path_in_words(found: Status, services: Services) -> str:
+def _path_in_words(found: Status, services: Services) -> str:
     """Return how due tasks reach their queues."""
     if found.path == "direct":
         return "direct"

@@ -287,12 +287,12 @@ def _unread(delayq: HasServices) -> list[str]:
         return []  # the other problems include this one
 
 
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL")
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "FATAL")
 
 
 @click.command(cls=CeleryCommand, epilog=examples("scan --loglevel INFO"))
 @click.option(
-    "-l", "--loglevel", type=click.Choice(LEVELS, case_sensitive=False), default="INFO",
+    "-l", "--loglevel", type=click.Choice(_LEVELS, case_sensitive=False), default="INFO",
     show_default=True,
     cls=CeleryOption, help_group="Scanner", help="Logging level.",
 )  # fmt: skip

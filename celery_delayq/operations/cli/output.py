@@ -55,7 +55,7 @@ def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
     )
 
 
-def console_of(ctx: click.Context, stream: TextIO) -> Any:
+def _console_of(ctx: click.Context, stream: TextIO) -> Any:
     """Return a rich console on a terminal; ``None`` for anything else, or without rich."""
     if not stream.isatty() or find_spec("rich") is None:
         return None
@@ -77,7 +77,7 @@ class Screen:
     def __init__(self, ctx: click.Context) -> None:
         self._obj = ctx.obj
         is_plain = ctx.obj.no_color or os.environ.get("NO_COLOR")
-        self._console: Any = None if is_plain else console_of(ctx, sys.stdout)
+        self._console: Any = None if is_plain else _console_of(ctx, sys.stdout)
         self._is_terminal = sys.stdout.isatty()
         self.width = _columns(sys.stdout) if self._is_terminal else None
 
@@ -238,7 +238,7 @@ def counting(
 def _progress_of(
     ctx: click.Context, label: str, total: int | None
 ) -> Iterator[Callable[[int], None] | None]:
-    console = console_of(ctx, sys.stderr)
+    console = _console_of(ctx, sys.stderr)
     if console is None:
         yield None
         return
