@@ -36,7 +36,6 @@ else:
 class Operations(TaskMethods):
     """The methods of ``DelayQ`` for keys, many tasks, edits, pauses and status."""
 
-    schedule_many = bulk.schedule_many
     edit = edits.edit
     holder = pauses.holder
     free = pauses.free
@@ -47,3 +46,4 @@ class Operations(TaskMethods):
     pause = pauses.pause
     resume = pauses.resume
     pauses = pauses.pauses
+    schedule_many = bulk.schedule_many
