@@ -122,7 +122,7 @@ def header(visit: Visit, *, is_away: bool) -> Header:
 
 
 _READ, _CHANGE = ["GET"], ["GET", "POST"]
-_VIEWS: dict[str, tuple[str, list[str], Callable[[Visit], Response]]] = {
+VIEWS: dict[str, tuple[str, list[str], Callable[[Visit], Response]]] = {
     "overview": ("/", _READ, views.overview),
     "state": ("/state", _READ, views.state),
     "tasks": ("/tasks", _READ, views.tasks),
@@ -165,7 +165,7 @@ class Pages:
         self._hides = hides
         self._trusted, self._hosts = tuple(trusted), tuple(hosts)
         self._unread = Look(delayq.services, LOOK_EVERY)
-        rules = [Rule(path, endpoint=name, methods=how) for name, (path, how, _) in _VIEWS.items()]
+        rules = [Rule(path, endpoint=name, methods=how) for name, (path, how, _) in VIEWS.items()]
         rules.append(Rule("/static/<name>", endpoint="static", methods=_READ))
         self._rules = Map(rules, merge_slashes=False)
 
@@ -230,7 +230,7 @@ class Pages:
         if endpoint == "static":
             return self._file(**found)
         asked = replace(visit, user=user(), view=endpoint)
-        _, _, view = _VIEWS[endpoint]
+        _, _, view = VIEWS[endpoint]
         if visit.request.method in guard.SAFE:
             return view(replace(asked, answer=answer_in(asked)))
         asked.must_write()
