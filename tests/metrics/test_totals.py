@@ -225,7 +225,7 @@ def test_nothing_of_prometheus_is_imported_before_it_is_asked_for():
         "app = Celery(broker='redis://'); DelayQ(app);"
         "import celery_delayq.contrib.metrics, celery_delayq.contrib.metrics;"
         "import celery_delayq.operations.cli.operate;"
-        "assert celery_delayq.contrib.metrics.serving_of(app.delayq) is None;"
+        "assert celery_delayq.contrib.metrics.beside_scanner(app) is None;"
         "print([name for name in sys.modules if name.startswith('prometheus')])"
     )
     done = subprocess.run(

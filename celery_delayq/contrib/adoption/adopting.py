@@ -21,7 +21,7 @@ from ...core import clock
 from ...core.errors import AlreadyScheduled, DelayQError, StoreError
 from ...core.libraries import Feature, works
 from ...core.scheduling.intercept import Interceptor
-from ...core.services import Services, find
+from ...core.services import find
 from ...core.store import Receipt
 from ...core.store.changes import Removal
 from ...core.text import logger_of
@@ -44,37 +44,13 @@ _UNKNOWN = "left to Celery, whether it was adopted or not"
 
 
 class AdoptingStep(bootsteps.StartStopStep):
-    """Lets a worker's consumer look at each message before its task does."""
+    """Lets a worker's consumer look at each message before its task does, and adopt it."""
 
     def __init__(self, consumer: Any, **_: Any) -> None:
         services = find(consumer.app)
         self.enabled = services is not None and works(Feature.ADOPTING)
         if services is None or not self.enabled:
             return
-        self._worker = _Worker(services, consumer)
-        look_first(consumer, "adoption", self._worker.takes)
-
-    def start(self, _consumer: Any) -> None:
-        self._worker.connected()
-
-    def stop(self, _consumer: Any) -> None:
-        self._worker.disconnected()
-
-    terminate = stop
-
-    def register_with_event_loop(self, _consumer: Any, hub: Any) -> None:
-        self._worker.listen(hub)
-
-
-class _Worker:
-    """Adopts messages with a far eta.
-
-    Args:
-        services: The services of the worker's app.
-        consumer: The worker's consumer.
-    """
-
-    def __init__(self, services: Services, consumer: Any) -> None:
         self._services = services
         self._consumer = consumer
         self._queues = _Queues(consumer)
@@ -85,11 +61,12 @@ class _Worker:
         self._raised = 0
         self._asking = StoreQuery(_UNKNOWN)
         self._wait_from = 0.0
-        self._waker = Waker(self.acknowledge)
+        self._waker = Waker(self._acknowledge)
+        look_first(consumer, "adoption", self._takes)
 
     # The connection to the broker.
 
-    def connected(self) -> None:
+    def start(self, _consumer: Any) -> None:
         """Start on a new connection, before its first message."""
         self._raised = 0
         self._batches = Batches(
@@ -99,13 +76,15 @@ class _Worker:
             sharded=lambda: self._services.settings.shards > 1,
         )
 
-    def disconnected(self) -> None:
+    def stop(self, _consumer: Any) -> None:
         """End with the connection; its messages can no longer be acknowledged."""
         if self._batches is not None:
             self._batches.close()
         self._waker.close()
 
-    def listen(self, hub: Any) -> None:
+    terminate = stop
+
+    def register_with_event_loop(self, _consumer: Any, hub: Any) -> None:
         """Wake the loop when a message is settled."""
         self._waker.listen(hub)
 
@@ -113,11 +92,11 @@ class _Worker:
         if self._waker.is_there:
             self._waker.wake()
         else:
-            self._consumer.call_soon(self.acknowledge)
+            self._consumer.call_soon(self._acknowledge)
 
     # In the consumer's thread.
 
-    def takes(self, message: Any, body: Any, ack: Any) -> bool:
+    def _takes(self, message: Any, body: Any, ack: Any) -> bool:
         """Take a message that is to wait in the store; return whether it was taken."""
         if asks_for_a_time(message) and self._is_not_to_run(message, ack):
             return True
@@ -188,9 +167,9 @@ class _Worker:
         # A loop without a hub cannot be woken while it waits for the next message.
         if clock.monotonic() >= self._wait_from and not batches.wait_decided(SETTLED_WITHIN):
             self._wait_from = clock.monotonic() + WAIT_AGAIN
-        self.acknowledge()
+        self._acknowledge()
 
-    def acknowledge(self) -> None:
+    def _acknowledge(self) -> None:
         """Acknowledge the stored messages, and return the others to Celery."""
         if self._batches is None:
             return

@@ -17,7 +17,7 @@ from celery import bootsteps
 
 from ...core.errors import InvalidSetting
 from ...core.integration import startup
-from ...core.services import HasServices, find
+from ...core.services import find
 
 if TYPE_CHECKING:
     from .serving import Collector, Serving, watch
@@ -35,11 +35,6 @@ def __getattr__(name: str) -> Any:
     return getattr(serving, name)
 
 
-def beside_scanner(app: Any) -> Serving | None:
-    """Return the server with which the command ``scan`` serves metrics, if one is configured."""
-    return serving_of(app.delayq)
-
-
 class MetricsStep(bootsteps.StartStopStep):
     """Serves metrics in a worker that scans; with ``--no-delayq`` it only counts."""
 
@@ -51,7 +46,7 @@ class MetricsStep(bootsteps.StartStopStep):
         # Before the pool forks: children count as well.
         with startup.ends_with_a_sentence():
             if find(worker.app) is not None:
-                self._serving = serving_of(worker.app.delayq)
+                self._serving = beside_scanner(worker.app)
         self.enabled = self._serving is not None and not no_delayq
 
     def start(self, _worker: Any) -> None:
@@ -66,13 +61,13 @@ class MetricsStep(bootsteps.StartStopStep):
     terminate = stop
 
 
-def serving_of(delayq: HasServices) -> Serving | None:
+def beside_scanner(app: Any) -> Serving | None:
     """Return the server of an app's metrics, which counts from now on, if one is configured.
 
     Raises:
         InvalidSetting: the port is invalid, or prometheus-client is not installed.
     """
-    settings = delayq.services.settings
+    settings = app.delayq.services.settings
     port = settings.metrics_port
     if port is None:
         return None
@@ -82,4 +77,4 @@ def serving_of(delayq: HasServices) -> Serving | None:
         if (error.name or "").partition(".")[0] != "prometheus_client":
             raise
         raise InvalidSetting("delayq_metrics_port", port, _MISSING) from None
-    return Serving(delayq, port, settings.metrics_host)
+    return Serving(app.delayq, port, settings.metrics_host)
