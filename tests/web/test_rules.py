@@ -192,7 +192,7 @@ def test_many_rules_are_read_slice_by_slice(browser, hundreds):
 
 
 def test_a_search_among_many_rules_ends_after_a_while_and_goes_on(browser, hundreds, limits):
-    limits(web_list_s=0, rules_page_ends=1000)
+    limits(web_others_s=0, rules_page_ends=1000)
     [where] = [at for at, some in enumerate(pages_of(browser, "/rules")) if "r299" in some]
     seen = pages_of(browser, "/rules?name=R299")
     assert [at for at, some in enumerate(seen) if some] == [where]

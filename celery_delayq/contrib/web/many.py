@@ -46,12 +46,10 @@ from .actions import (
     undo_of,
 )
 from .guard import is_led_from_here
-from .looking import listed
+from .looking import SECOND, listed
 from .views import one_task
 from .visit import LONGEST, Answer, Visit, answered, check_signed, led, signed_url
 from .words import FILTERS, in_url, picked
-
-SECOND = 1.0
 
 _FAILED = "failed"  # beside the values of Outcome
 _WAITING = [State.SCHEDULED.value, State.PAUSED.value]

@@ -32,8 +32,7 @@ from ...operations import finding
 from ...operations.cli.common import with_zone
 from ...operations.cli.operate import NOBODY, REFUSED, sentence_of
 from ...operations.queues import counts_from
-from . import looking
-from .many import SECOND
+from .looking import SECOND
 from .visit import Mistyped, Visit, answered, check_signed, signed_url
 from .words import zone_of
 
@@ -294,7 +293,7 @@ def _page(visit: Visit) -> Response:
         tag=tag,
         after=args.get("after", ""),
         place=_rule_place(args.get("place", "")),
-        seconds=looking.SECOND,
+        seconds=SECOND,
     )
     return visit.page(
         "rules.html",
