@@ -135,11 +135,6 @@ class Change:
             self._picks = replace(filters.picked(ctx), all=choice.all, limit=choice.limit)
         self.how = self.read(**own)
 
-    @property
-    def delayq(self) -> Any:
-        """The app's ``DelayQ``."""
-        return delayq_of(self.ctx)
-
     # What a row may say of its own.
 
     def read(self, **own: Any) -> dict[str, Any]:
@@ -177,7 +172,7 @@ class Change:
 
     def run(self) -> None:
         """Change the tasks and print the outcome; exit with 1 if a task was not changed."""
-        delayq_of(self.ctx, heard=not self.choice.dry_run)
+        self.delayq: Any = delayq_of(self.ctx, heard=not self.choice.dry_run)
         if self.choice.if_revision is not None:
             # With another condition, either may be the reason.
             alone = self.unchanged == Change.unchanged
