@@ -52,8 +52,7 @@ from ..core.errors import (
     StoreError,
     StoreForbidden,
 )
-from ..core.integration.apply_async import signature_of
-from ..core.message.body import depth_of, is_canvas
+from ..core.message.body import depth_of, is_canvas, signature_of
 from ..core.message.outgoing import LARGE, PLAIN_ID, OutgoingMessage, dumps, record_of
 from ..core.scheduling import writing
 from ..core.scheduling.intercept import Request

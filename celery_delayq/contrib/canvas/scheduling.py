@@ -21,8 +21,9 @@ from celery.result import GroupResult, ResultBase
 
 from ...core.clock import When
 from ...core.errors import InvalidOption, NotScheduled
-from ...core.integration.apply_async import result_of, schedule_call, sent_by
+from ...core.integration.apply_async import result_of, schedule_call
 from ...core.integration.results import ScheduledResult
+from ...core.message.body import sent_by
 from ...core.message.headers import LAUNCH, ONCE_HEADER
 from ...core.scheduling.intercept import Request
 from ...core.scheduling.options import PART

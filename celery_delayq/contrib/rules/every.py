@@ -19,8 +19,7 @@ from celery.app.task import Task
 from celery.canvas import Signature
 
 from ...core.errors import InvalidOption
-from ...core.integration.apply_async import signature_of
-from ...core.message.body import is_canvas
+from ...core.message.body import is_canvas, signature_of
 from ...core.scheduling.options import (
     AFTER,
     AT,

@@ -26,7 +26,6 @@ from functools import partial
 from types import GenericAlias, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from celery import Celery
 from celery.app.task import Task
 from celery.canvas import Signature
 from celery.exceptions import TaskPredicate
@@ -34,7 +33,7 @@ from celery.result import AsyncResult, EagerResult, GroupResult
 
 from .. import clock
 from ..clock import DelayInput, TimeInput, When, one_of
-from ..errors import InvalidOption, NotATask
+from ..errors import InvalidOption
 from ..leaves import leaf
 from ..message.body import is_canvas
 from ..message.headers import put_offs_in
@@ -99,12 +98,6 @@ class Defer(TaskPredicate):
             "Defer was not caught; a worker catches it around a task's own code if its app has a "
             "DelayQ"
         )
-
-
-_ANOTHER_APP_S = (
-    "a task of the app {}; for a task of another app use that app's DelayQ, or app.signature(name) "
-    "to send it by its name"
-)
 
 
 def schedule_call(
@@ -224,53 +217,6 @@ def result_of(
         return made
     due_ms = clock.to_ms(request.expected_due(), services.timezone)
     return scheduled(result, services, due_ms, has_run=True)
-
-
-def signature_of(given: Signature | Task, app: Celery) -> Signature:
-    """Return a signature, or a task without arguments, as a signature that *app* sends.
-
-    A ``shared_task`` leads to the current app of the thread, which may be another one: the app that
-    was made last, or an app named ``default``, which Celery makes for a thread without one.
-
-    Raises:
-        NotATask: it is neither.
-        InvalidOption: its task is another app's.
-    """
-    signature = given.s() if isinstance(given, Task) else given
-    if not isinstance(signature, Signature):
-        raise NotATask("signature", given, f"a signature, or a task{_hint(given)}")
-    # A canvas is sent part by part; `marked` looks at each part.
-    return signature if is_canvas(signature) else sent_by(app, signature)
-
-
-def sent_by(app: Celery, signature: Signature) -> Signature:
-    """Return a plain signature as *app* sends it: with the app's own task, or by the task's name.
-
-    Raises:
-        InvalidOption: its task belongs to another app, which alone has its options.
-    """
-    given, name = signature._type, signature["task"]
-    # The app of a task that no app has registered is Celery's proxy of the current app.
-    task = given if given is not None and given.app == app else app.tasks.get(name)
-    its_own = given if task is None else task
-    if its_own is not None and its_own.app != app:
-        raise InvalidOption("signature", name, _ANOTHER_APP_S.format(app.main))
-    if signature._app is app and given in (None, task):
-        return signature
-    bound = Signature.__new__(type(signature))  # `clone` would make a map a plain signature
-    bound.update(signature)
-    bound._app, bound._type = app, task
-    return bound
-
-
-def _hint(given: Any) -> str:
-    if isinstance(given, (AsyncResult, GroupResult)):
-        return "; this task was already sent: pass task.s(...), which sends nothing"
-    if isinstance(given, (list, tuple)):
-        return "; schedule many one by one, or as a group"
-    if isinstance(given, str):
-        return "; for a task's name, pass app.signature(name)"
-    return ", like task.s(...)"
 
 
 class DelayQTask(_Task[P, R_co]):

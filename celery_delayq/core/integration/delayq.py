@@ -26,13 +26,14 @@ from ..errors import NotATask
 from ..hooks import acting
 from ..leaves import CONFIGURED, DJANGO, HOOKS, SET_UP, WORKER, call, methods, steps
 from ..libraries import Feature, check_messages, works
+from ..message.body import signature_of
 from ..scheduling.intercept import scheduling_amqp
 from ..scheduling.options import TaskOptions, as_options
 from ..services import Services, attach, find, mark_revoked, services_of
 from ..text import logger_of
 from ..threads import in_thread
 from . import startup
-from .apply_async import call_signature, install, signature_of
+from .apply_async import call_signature, install
 from .methods import TaskMethods
 from .results import ScheduledResult, let_results_know, take_back
 from .startup import give_eta

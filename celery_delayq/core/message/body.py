@@ -1,6 +1,6 @@
 """The body of a waiting message, if the app accepts its content type: its arguments and its canvas.
 
-Arguments are shown as Celery's logs show them.
+Arguments are shown as Celery's logs show them. And the signature of a call, as the app sends it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ from typing import Any
 import celery.app.amqp
 import celery.app.defaults
 from celery import Celery
+from celery.app.task import Task
 from celery.canvas import Signature, chunks
+from celery.result import AsyncResult, GroupResult
 from kombu import serialization
 from kombu.compression import decompress
 from kombu.transport import virtual
 from kombu.utils.json import loads
+
+from ..errors import InvalidOption, NotATask
 
 #: Serializers that write only data. Reading the output of another may run foreign code.
 _DATA = {"json", "msgpack", "yaml"}
@@ -127,3 +131,56 @@ def options_after(embed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         # Of a chord, the body runs last.
         last = part["kwargs"]["body"] if part["task"] == "celery.chord" else part
         yield last["options"]
+
+
+_ANOTHER_APP_S = (
+    "a task of the app {}; for a task of another app use that app's DelayQ, or app.signature(name) "
+    "to send it by its name"
+)
+
+
+def signature_of(given: Signature | Task, app: Celery) -> Signature:
+    """Return a signature, or a task without arguments, as a signature that *app* sends.
+
+    A ``shared_task`` leads to the current app of the thread, which may be another one: the app that
+    was made last, or an app named ``default``, which Celery makes for a thread without one.
+
+    Raises:
+        NotATask: it is neither.
+        InvalidOption: its task is another app's.
+    """
+    signature = given.s() if isinstance(given, Task) else given
+    if not isinstance(signature, Signature):
+        raise NotATask("signature", given, f"a signature, or a task{_hint(given)}")
+    # A canvas is sent part by part; `marked` looks at each part.
+    return signature if is_canvas(signature) else sent_by(app, signature)
+
+
+def sent_by(app: Celery, signature: Signature) -> Signature:
+    """Return a plain signature as *app* sends it: with the app's own task, or by the task's name.
+
+    Raises:
+        InvalidOption: its task belongs to another app, which alone has its options.
+    """
+    given, name = signature._type, signature["task"]
+    # The app of a task that no app has registered is Celery's proxy of the current app.
+    task = given if given is not None and given.app == app else app.tasks.get(name)
+    its_own = given if task is None else task
+    if its_own is not None and its_own.app != app:
+        raise InvalidOption("signature", name, _ANOTHER_APP_S.format(app.main))
+    if signature._app is app and given in (None, task):
+        return signature
+    bound = Signature.__new__(type(signature))  # `clone` would make a map a plain signature
+    bound.update(signature)
+    bound._app, bound._type = app, task
+    return bound
+
+
+def _hint(given: Any) -> str:
+    if isinstance(given, (AsyncResult, GroupResult)):
+        return "; this task was already sent: pass task.s(...), which sends nothing"
+    if isinstance(given, (list, tuple)):
+        return "; schedule many one by one, or as a group"
+    if isinstance(given, str):
+        return "; for a task's name, pass app.signature(name)"
+    return ", like task.s(...)"
