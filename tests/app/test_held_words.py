@@ -15,6 +15,8 @@ from celery_delayq.core.store.keys import shard_of
 from celery_delayq.errors import StoreUnavailable
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.libraries
+
 HOLD = Hold("a", "k", "1.2", 5000)
 
 

@@ -141,7 +141,7 @@ def isolated(
             stack.enter_context(aside)
         sent = _sent.setdefault(settings["delayq_url"], set())
         services.start_anew(partial(MovedScripts, sent=sent))
-        stack.callback(lambda: _delete_all(services.entries.key_sets))
+        stack.callback(lambda: delete_all(services.entries.key_sets))
         clock = Clock(app)
         stack.enter_context(clock.shown())
         delayq = IsolatedDelayQ(app, clock)
@@ -196,7 +196,7 @@ def _new_prefix() -> str:
     return f"delayq-test-{os.urandom(6).hex()}"
 
 
-def _delete_all(key_sets: Sequence[Scripts]) -> None:
+def delete_all(key_sets: Sequence[Scripts]) -> None:
     """Delete the keys of these sets, each by its name, and no others."""
     for scripts in key_sets:
         names = [*(scripts.keys[name] for name in KEYS), clock_key(scripts)]
