@@ -20,20 +20,23 @@ class Line:
     """The callers that have waited for a connection, seen by the queues that they waited at."""
 
     def __init__(self, monkeypatch):
-        self.places = places = []
+        self.waited = 0  # not the places: what an interrupted caller lost there must be freed
+        line = self
 
         class Place(queue.SimpleQueue):
+            is_new = True
+
             def get(self, *args, **options):
-                if self not in places:
-                    places.append(self)
+                line.waited += self.is_new
+                self.is_new = False
                 return super().get(*args, **options)
 
         monkeypatch.setattr(queue, "SimpleQueue", Place)
 
     def joins(self):
         """Return a function that says whether a caller has begun to wait since now."""
-        before = len(self.places)
-        return lambda: len(self.places) > before
+        before = self.waited
+        return lambda: self.waited > before
 
 
 class Asking:
