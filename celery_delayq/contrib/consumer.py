@@ -39,7 +39,7 @@ def look_first(consumer: Any, leaf: str, look: Look) -> None:
 
 def _update(consumer: Any, plain: Callable[[], object], looks: dict[str, Look]) -> None:
     plain()
-    in_order = [looks[leaf] for leaf in _ORDER if leaf in looks]
+    in_order = [looks[leaf] for leaf in sorted(looks, key=_ORDER.index)]
     for name, strategy in consumer.strategies.items():
         consumer.strategies[name] = _behind(in_order, strategy)
 

@@ -299,7 +299,7 @@ def free_key(shard: Shard, key: str, seen: str) -> tuple[Outcome, str]:
     Args:
         shard: The key's shard.
         key: The key.
-        seen: Free it only if this delivery holds it; empty: whoever does.
+        seen: The only delivery from which to free it; empty: from any.
 
     Returns:
         The outcome, and the id of the entry that held it. ``UNCHANGED``: its holder waits, or is

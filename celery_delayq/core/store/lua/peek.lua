@@ -25,7 +25,7 @@ local asks_for_dead = filter.state == 'DEAD'
 
 local has_claims = reads and redis.call('HLEN', keys.claims) > 0
 
--- What is told of an entry beside its state, if that is requested.
+-- The facts that stand behind the state of an entry, if the caller asks for them.
 local function read_of(entry)
   if not reads then return '' end
   local record, header_end, from = entry.record, entry.header_end, nil

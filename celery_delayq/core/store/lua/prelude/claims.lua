@@ -26,7 +26,7 @@ local function parse_claim(claim)
   }
 end
 
--- What is told of a claim; see targets.lua.
+-- The facts about a claim; targets.lua explains the letters.
 local function tries_in(claim)
   return (claim.attempts > 0 and ':a' .. whole(claim.attempts) or '')
     .. (claim.refusals > 0 and ':r' .. whole(claim.refusals) or '') .. (claim.uncertain and ':m' or '')
