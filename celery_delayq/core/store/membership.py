@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import StoreDiffers, StoreError, StoreUnavailable
 from ..servers.connection import Connection, packed
@@ -201,20 +202,10 @@ class Registration:
         self._agree("broker", known.broker, ours.broker)
         if self._scanner:
             self._check_broker()
-        texts = known.store, known.hosts, known.app, known.format
-        store, hosts, app, format_ = (text.decode(errors="replace") for text in texts)
-        now_ms = known.now // 1000
-        self.joined_ms = self.joined_ms or now_ms
+        self.joined_ms = self.joined_ms or known.now // 1000
         if is_shard:
-            self._warn_if_emptied(known.began, now_ms)
-            self._warn_of_hosts(hosts)
-            self._warn_of_app(app)
-            if self._scanner and format_ > FORMAT:
-                self._warn(_TOO_OLD, format_, FORMAT)
-            silent = math.inf if known.silent < 0 else known.silent
-            if step == "schedule" and silent > SILENT_MS:
-                self._warn(_NOBODY, ours.url, self._scripts.keys.prefix)
-        return known.now, store
+            self._warn_of_store(known, step)
+        return known.now, known.store.decode(errors="replace")
 
     def check_membership(self) -> str:
         """Check, without changing anything, that this process reads what the others write.
@@ -241,6 +232,20 @@ class Registration:
             check_broker(link, ours.redis, keys["meta"], tagged=ours.tagged)
         if ours.tagged and ours.direct and (count := masters(link)) > 1:
             self._warn(f"{MOVES}; use a broker that is not in this Cluster", count)
+
+    def _warn_of_store(self, known: Any, step: str) -> None:
+        """Warn of what the store said when this process joined it."""
+        hosts, app, format_ = (
+            text.decode(errors="replace") for text in (known.hosts, known.app, known.format)
+        )
+        self._warn_if_emptied(known.began, known.now // 1000)
+        self._warn_of_hosts(hosts)
+        self._warn_of_app(app)
+        if self._scanner and format_ > FORMAT:
+            self._warn(_TOO_OLD, format_, FORMAT)
+        silent = math.inf if known.silent < 0 else known.silent
+        if step == "schedule" and silent > SILENT_MS:
+            self._warn(_NOBODY, self._ours.url, self._scripts.keys.prefix)
 
     def _warn_of_hosts(self, theirs: str) -> None:
         # A container, a tunnel, TLS and Sentinel each give one broker another host or port.
