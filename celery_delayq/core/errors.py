@@ -477,7 +477,9 @@ class StoreDiffers(StoreError):
                 "give it a delayq_prefix of its own, or the broker_url of the others; if the "
                 "broker has moved, dump the waiting tasks, and load them under another prefix"
             )
-        self.why = f"the store has {name} {theirs!r}, this process {ours!r}; {advice}"
+        self.found = f"the store has {name} {theirs!r}, this process {ours!r}"
+        self.advice = advice
+        self.why = f"{self.found}; {advice}"
 
     def sentence(self) -> str:
         return self.why

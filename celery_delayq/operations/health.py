@@ -1,8 +1,12 @@
 """Health: whether tasks are delivered in time, and if not, why.
 
-A :class:`Sight`, read once, is what each quick :class:`Check` looks at, here and in leaves; a check
-returns lines. ``health``, its command and the head of the page print them. The doctor prints them
-too, beside those of its own slow checks.
+    Check --look--> lines: ``health``, its command, the page's head and the doctor print them
+      |-- gauges -> the numbers that it compares, read from the same Sight or Status: metrics
+      |-- alerts -> what Prometheus says if such a number passes the bound: ``alerts.yml``
+      '-- about, wrong, bounds, runbook: the tables of the documents
+
+A :class:`Sight`, read once, is what each quick check looks at, here and in leaves. The doctor adds
+slow checks of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..core.clock import from_ms
 from ..core.errors import InvalidOption, StoreDiffers, StoreError
@@ -23,22 +27,26 @@ from ..core.store import Counts, Pause, emptied
 from ..core.text import counted, lasting, plain
 from .pauses import in_words, to_resume
 
+PREFIX = "celery_delayq_"  # of the name of each metric
 MAX_OVERDUE = 60.0  # seconds
 MAX_DEAD = 0
-MAX_PAUSED = 600.0  # seconds, as the alert DelayqPaused has it
+MAX_PAUSED = 600.0  # seconds
+SLOWLY = 600.0  # seconds that resumed tasks may take before the alert; a rate is a decision
 
-NO_SCANNER = (
-    "no scanner is alive: no tasks are delivered; start a worker, or: celery -A proj delayq scan"
-)
-_RESHARDING = (
+NO_SCANNER = Line(
+    "scanners", ERROR, "no scanner is alive: no tasks are delivered",
+    "start a worker, or: celery -A proj delayq scan",
+)  # fmt: skip
+_RESHARDING = Line(
+    "scanners", ERROR,
     "the store is being resharded from {0} to {1} shards: no tasks are delivered until that is "
-    "done; if no process does it any more, run: celery -A proj delayq reshard {1}, or: reshard "
-    "--abort"
-)
-_OTHER_BROKER = (
-    "this store's scanners have the broker {}, this app has {} on {}: {}; give each app a "
-    "delayq_prefix of its own, or both the same broker_url"
-)
+    "done",
+    "if no process does it any more, run: celery -A proj delayq reshard {1}, or: reshard --abort",
+)  # fmt: skip
+_OTHER_BROKER = Line(
+    "agreement", ERROR, "this store's scanners have the broker {}, this app has {} on {}: {}",
+    "give each app a delayq_prefix of its own, or both the same broker_url",
+)  # fmt: skip
 _REFUSED = "this app's calls that change the store are refused"
 _TO_THEIRS = "if these are two brokers, tasks of this app go to theirs"
 # On the direct path a script pushes to the lists of the store's own Redis, for any scanner.
@@ -102,6 +110,66 @@ class Sight:
     in_full: bool = False
 
 
+class Numbers(Protocol):
+    """What gauges are read from: a :class:`Sight`, or a status."""
+
+    @property
+    def counts(self) -> Counts:
+        """The store's counts."""
+
+    @property
+    def pauses(self) -> Sequence[Pause]:
+        """Its pauses."""
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """A number that a check looks at.
+
+    Attributes:
+        name: Its name, without :data:`PREFIX`.
+        says: The meaning of its value.
+        read: Returns its value; ``None``: unknown.
+    """
+
+    name: str
+    says: str
+    read: Callable[[Numbers], float | None]
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A rule of ``alerts.yml``; the runbook has a section of its name.
+
+    Attributes:
+        name: Its name.
+        when: The expression.
+        summary: What is wrong.
+        description: What it means, and what to do.
+        lasts: For how long the expression has to hold.
+        severity: ``critical`` or ``warning``.
+        line: The doctor's line that says more, if the alert is not a check's own.
+    """
+
+    name: str
+    when: str
+    summary: str
+    description: str
+    lasts: str = ""
+    severity: str = "warning"
+    line: str = ""
+
+    @property
+    def section(self) -> str:
+        """The part behind ``#`` in links to its section of the runbook."""
+        return self.name.lower()
+
+
+def most(metric: str) -> str:
+    """Return the expression of a gauge; processes that read one store at one time may differ."""
+    return f"max by (job) ({PREFIX}{metric})"
+
+
 Seen = TypeVar("Seen")
 
 
@@ -113,15 +181,28 @@ class Check(Generic[Seen]):
         name: The name of its lines.
         about: What it looks at.
         look: Looks at it, and returns its lines.
-        runbook: The section of the runbook about what it finds; empty: none.
+        wrong: What is wrong if it finds a problem.
+        bounds: The :class:`Bounds` that say how much is allowed.
+        runbook: The section of the runbook about what it finds; empty: its first alert's, if any.
         advice: The advice that the doctor adds to a finding without one.
+        gauges: The numbers that it looks at.
+        alerts: The alerts on these.
     """
 
     name: str
     about: str
     look: Callable[[Seen], Iterable[Line]]
+    wrong: str = ""
+    bounds: tuple[str, ...] = ()
     runbook: str = ""
     advice: str = ""
+    gauges: tuple[Gauge, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+
+    @property
+    def section(self) -> str:
+        """The section of the runbook; empty: none."""
+        return self.runbook or next((alert.section for alert in self.alerts), "")
 
 
 def health(
@@ -136,15 +217,18 @@ def health(
 
     It reports a problem if:
 
-    - no scanner is alive, or the scanners use another broker than this app, or other hosts of it;
-    - the store is being resharded;
+    - the scanners have another broker than this app or reach it on other hosts, or other processes
+      use the store with different settings;
     - the store began after one of its scanners, as its Redis was emptied meanwhile;
-    - a task has been overdue for too long, or too many tasks are dead or refused;
+    - no scanner is alive, or the store is being resharded;
+    - a task has been overdue for too long;
+    - too many tasks are refused;
+    - too many tasks are dead;
     - the next run of a recurring rule cannot be made, or was not written in time;
-    - a task has been due and paused for too long, so the pause may be forgotten;
-    - resumed tasks are delivered so slowly that the last one waits too long;
+    - a task has been due and paused for too long, or resumed tasks are delivered so slowly that the
+      last one waits too long;
     - the store's Redis is full or nearly full, or deletes waiting tasks when it is full;
-    - the store cannot be read, or other processes use it with different settings.
+    - the store cannot be read.
 
     A paused task is not overdue; :meth:`pauses` has the pauses that are no problem yet. The check
     makes four calls to the store, five if there are rules, and none to the broker.
@@ -204,7 +288,7 @@ def lines(
         # The doctor asks each Redis more.
         servers = [] if in_full else [Facts.of_info(node) for node in nodes.values()]
     except StoreDiffers as error:
-        return [Line.of("agreement", ERROR, str(error))]
+        return [Line("agreement", ERROR, error.found, error.advice)]
     except StoreError as error:
         why = f"the store {services.endpoint.url} cannot be read: {plain(error.why)}"
         return [Line("store", ERROR, why)]
@@ -221,17 +305,17 @@ def quick() -> list[Check[Sight]]:
     return [*_DELIVERY, *chain.from_iterable(call(CHECKS)), *_HINDRANCES]
 
 
-def no_delivery(counts: Counts) -> str:
-    """Return why no scanner delivers anything; empty if one does."""
+def no_delivery(counts: Counts) -> Line | None:
+    """Return why no scanner delivers anything; ``None`` if one does."""
     if counts.resharding:
-        return _RESHARDING.format(*counts.resharding)
-    return "" if counts.scanners else NO_SCANNER
+        return _RESHARDING.filled(*counts.resharding)
+    return None if counts.scanners else NO_SCANNER
 
 
 def beginning(counts: Counts) -> Line:
     """Check that no scanner is older than the store, which begins anew when it is emptied."""
     if wrong := emptied(counts.began_ms, counts.scanner_ms, counts.now_ms):
-        return Line.of("beginning", ERROR, wrong)
+        return wrong
     if counts.began_ms is None:
         return Line("beginning", OK, _BEGAN_UNKNOWN)
     age = lasting((counts.now_ms - counts.began_ms) / 1000)
@@ -253,13 +337,12 @@ def _agreement(sight: Sight) -> Iterator[Line]:
     means = _MIXED if sight.services.store_is_broker else _TO_THEIRS
     if not sight.other_broker.startswith(f"{ours.kind} on "):
         means = _REFUSED
-    wrong = _OTHER_BROKER.format(sight.other_broker, ours.kind, ours.hosts, means)
-    yield Line.of("agreement", ERROR, wrong)
+    yield _OTHER_BROKER.filled(sight.other_broker, ours.kind, ours.hosts, means)
 
 
 def _scanners(sight: Sight) -> Iterator[Line]:
     if wrong := no_delivery(sight.counts):
-        yield Line.of("scanners", ERROR, wrong)
+        yield wrong
         return
     alive = f"{sight.counts.scanners} alive"
     if sight.in_full:
@@ -268,32 +351,42 @@ def _scanners(sight: Sight) -> Iterator[Line]:
     yield Line("scanners", OK, alive)
 
 
+def between(later_ms: int | None, earlier_ms: int | None) -> float | None:
+    """Return the seconds between two times; ``None`` if one of them is unknown."""
+    if later_ms is None or earlier_ms is None:
+        return None
+    return (later_ms - earlier_ms) / 1000
+
+
+def _overdue_for(seen: Numbers) -> float:
+    return between(seen.counts.now_ms, seen.counts.oldest_overdue_ms) or 0
+
+
 def _overdue(sight: Sight) -> Iterator[Line]:
-    counts, most = sight.counts, sight.bounds.overdue
-    due_ms = counts.oldest_overdue_ms
-    late = 0 if due_ms is None else (counts.now_ms - due_ms) / 1000
-    if due_ms is not None and late > most:
+    due_ms, late = sight.counts.oldest_overdue_ms, _overdue_for(sight)
+    allowed = sight.bounds.overdue
+    if due_ms is not None and late > allowed:
         due = f"{from_ms(due_ms):%Y-%m-%d %H:%M:%S} UTC"
         found = f"a task that was due at {due} is overdue by {lasting(late)}"
-        yield Line("overdue", ERROR, f"{found}; {most:g} s are allowed")
+        yield Line("overdue", ERROR, f"{found}; {allowed:g} s are allowed")
     else:
-        bound = f"none by more than {most:g} s, of {counts.scheduled:,} waiting"
+        bound = f"none by more than {allowed:g} s, of {sight.counts.scheduled:,} waiting"
         yield Line("overdue", OK, bound)
 
 
 def _refused(sight: Sight) -> Iterator[Line]:
-    count, most = sight.counts.refused, sight.bounds.dead
-    if count > most:
-        found = f"{_are(count)} refused by a queue, and tried again; {most} are allowed"
+    count, allowed = sight.counts.refused, sight.bounds.dead
+    if count > allowed:
+        found = f"{_are(count)} refused by a queue, and tried again; {allowed} are allowed"
         yield Line("refused", ERROR, found)
     else:
         yield Line("refused", OK, "none")
 
 
 def _dead(sight: Sight) -> Iterator[Line]:
-    count, most = sight.counts.dead, sight.bounds.dead
-    if count > most:
-        yield Line("dead", WARNING, f"{_are(count)} dead; {most} are allowed")
+    count, allowed = sight.counts.dead, sight.bounds.dead
+    if count > allowed:
+        yield Line("dead", WARNING, f"{_are(count)} dead; {allowed} are allowed")
     else:
         yield Line("dead", OK, "none")
 
@@ -328,30 +421,164 @@ def _room(sight: Sight) -> Iterator[Line]:
 
 
 _DELIVERY = (
-    Check[Sight]("agreement", "the layout, shards and broker of all processes", _agreement),
     Check[Sight](
-        "beginning", "whether the store was emptied",
-        lambda sight: [beginning(sight.counts)], "delayqemptied",
-    ),
-    Check[Sight]("scanners", "whether one is alive", _scanners, "delayqnoscanner"),
-    Check[Sight](
-        "overdue", "whether tasks are delivered in time", _overdue, "delayqoverdue",
-        "celery -A proj delayq list --overdue shows them; check a worker's log",
+        "agreement", "the layout, shards and broker of all processes", _agreement,
+        "the scanners have another broker than this app or reach it on other hosts, or other "
+        "processes use the store with different settings",
     ),
     Check[Sight](
-        "refused", "whether queues take their tasks", _refused, "delayqrefused",
-        "celery -A proj delayq list --overdue says why; check whether their queues exist, are "
-        "full, or refuse this user; for a canvas, whether its result backend answers",
+        "beginning", "whether the store was emptied", lambda sight: [beginning(sight.counts)],
+        "the store began after one of its scanners, as its Redis was emptied meanwhile",
+        gauges=(
+            Gauge(
+                "store_age_seconds",
+                "since the store began, which it does anew when its Redis is emptied; of several "
+                "shards, since the last one did; absent if unknown",
+                lambda seen: between(seen.counts.now_ms, seen.counts.began_ms),
+            ),
+            Gauge(
+                "scanner_age_seconds",
+                "since the first of the live scanners joined the store, or that shard; absent if "
+                "unknown",
+                lambda seen: between(seen.counts.now_ms, seen.counts.scanner_ms),
+            ),
+        ),
+        alerts=(
+            Alert(
+                "DelayqEmptied",
+                f"{most(f'scanner_age_seconds - {PREFIX}store_age_seconds')} > 0",
+                "The store of scheduled tasks was emptied while scanners were at work.",
+                "Its Redis was flushed, restarted without its data, or replaced by an empty one; "
+                "tasks that waited before are gone. It ends when all scanners have restarted.",
+                severity="critical",
+            ),
+        ),
     ),
     Check[Sight](
-        "dead", "tasks that cannot be delivered", _dead, "delayqdead",
-        "celery -A proj delayq list --dead says why; retry or remove them",
+        "scanners", "whether one is alive", _scanners,
+        "no scanner is alive, or the store is being resharded",
+        gauges=(
+            Gauge("scanners", "scanners that are alive", lambda seen: seen.counts.scanners),
+        ),
+        alerts=(
+            Alert(
+                "DelayqNoScanner", f"{most('scanners')} == 0",
+                "No scanner is alive, so no scheduled task is delivered.",
+                "Start a worker of the app, or `celery -A APP delayq scan`. Overdue tasks are "
+                "delivered as soon as one is up.",
+                "1m", "critical",
+            ),
+        ),
+    ),
+    Check[Sight](
+        "overdue", "whether tasks are delivered in time", _overdue,
+        "a task has been overdue for too long", ("overdue",),
+        advice="celery -A proj delayq list --overdue shows them; check a worker's log",
+        gauges=(
+            Gauge(
+                "overdue_tasks", "waiting tasks past their due time",
+                lambda seen: seen.counts.overdue,
+            ),
+            Gauge(
+                "oldest_overdue_seconds", "how long the oldest of them is overdue, or 0",
+                _overdue_for,
+            ),
+        ),
+        alerts=(
+            Alert(
+                "DelayqOverdue", f"{most('oldest_overdue_seconds')} > {MAX_OVERDUE:g}",
+                "A scheduled task is overdue by {{ $value | humanizeDuration }}.",
+                "Scanners are down, behind, or cannot reach the broker; or the task was refused. "
+                "Paused tasks do not count.",
+                "2m",
+            ),
+        ),
+    ),
+    Check[Sight](
+        "refused", "whether queues take their tasks", _refused,
+        "too many tasks are refused", ("dead",),
+        advice="celery -A proj delayq list --overdue says why; check whether their queues exist, "
+        "are full, or refuse this user; for a canvas, whether its result backend answers",
+        gauges=(
+            Gauge(
+                "refused_tasks", "tasks that were refused and wait for their next attempt",
+                lambda seen: seen.counts.refused,
+            ),
+        ),
+        alerts=(
+            Alert(
+                "DelayqRefused", f"{most('refused_tasks')} > {MAX_DEAD}",
+                "Tasks are refused by their queue or broker, and tried again.",
+                "A queue is missing or full, or the scanner may not write to it; its log shows "
+                "why. After eight refusals a task is dead, unless only a right is missing.",
+                "1m",
+            ),
+        ),
+    ),
+    Check[Sight](
+        "dead", "tasks that cannot be delivered", _dead, "too many tasks are dead", ("dead",),
+        advice="celery -A proj delayq list --dead says why; retry or remove them",
+        gauges=(
+            Gauge(
+                "dead_tasks", "tasks that are kept but not tried again",
+                lambda seen: seen.counts.dead,
+            ),
+        ),
+        alerts=(
+            Alert(
+                "DelayqDead", f"{most('dead_tasks')} > {MAX_DEAD}",
+                "{{ $value }} tasks are dead: they cannot be delivered, and are kept.",
+                "`celery -A APP delayq show ID` shows why; `delayq retry` and `delayq remove` with "
+                "--state dead change all of them.",
+            ),
+        ),
     ),
 )  # fmt: skip
 _HINDRANCES = (
-    Check[Sight]("pauses", "pauses, and tasks that come back at a rate", _pauses, "delayqpaused"),
     Check[Sight](
-        "memory", "whether Redis has room, and deletes no waiting tasks to make some",
-        _room, "redis-is-full-what-now",
+        "pauses", "pauses, and tasks that come back at a rate", _pauses,
+        "a task has been due and paused for too long, or resumed tasks are delivered so slowly "
+        "that the last one waits too long",
+        ("paused", "overdue"),
+        gauges=(
+            Gauge(
+                "paused_tasks",
+                "paused tasks that are due; at least, until a scanner has met them all",
+                lambda seen: seen.counts.paused,
+            ),
+            Gauge(
+                "oldest_paused_seconds", "how long the first of them is due and paused, or 0",
+                lambda seen: max(
+                    (pause.seconds_held(seen.counts.now_ms) for pause in seen.pauses), default=0
+                ),
+            ),
+            Gauge(
+                "coming_back_seconds",
+                "until the last task that comes back at a rate after a pause has its turn, or 0",
+                lambda seen: max((pause.seconds_left for pause in seen.pauses), default=0),
+            ),
+        ),
+        alerts=(
+            Alert(
+                "DelayqPaused", f"{most('oldest_paused_seconds')} > {MAX_PAUSED:g}",
+                "A task has been due and paused for {{ $value | humanizeDuration }}.",
+                "The pause may be forgotten; `celery -A APP delayq status` says which it is. "
+                "Resume it, or cancel its tasks.",
+                "5m",
+            ),
+            Alert(
+                "DelayqComesBackSlowly", f"{most('coming_back_seconds')} > {SLOWLY:g}",
+                "The last task that comes back after a pause has its turn in "
+                "{{ $value | humanizeDuration }}.",
+                "The pause was ended by `delayq resume --rate`; `delayq status` says which. Resume "
+                "it once more at a higher rate, or without one.",
+                "5m",
+            ),
+        ),
+    ),
+    Check[Sight](
+        "memory", "whether Redis has room, and deletes no waiting tasks to make some", _room,
+        "the store's Redis is full or nearly full, or deletes waiting tasks when it is full",
+        runbook="redis-is-full-what-now",
     ),
 )  # fmt: skip

@@ -34,7 +34,7 @@ from ..core.handover.publishers import CONNECT_TIMEOUT, bounded, connect
 from ..core.message.headers import DUE_HEADER
 from ..core.message.outgoing import list_keys, queues_of_list
 from ..core.servers.connection import Connection
-from ..core.servers.risks import ask
+from ..core.servers.risks import ERROR, WARNING, Line, ask
 from ..core.services import Services
 from ..core.store import Pause, QueueCount, label_of
 from ..core.store.counts import WalkPosition, walk
@@ -130,30 +130,49 @@ def _name_of(tally: QueueCount, known: dict[bytes, str], options: Any) -> str:
 WORKERS_WAIT = 1.0
 MOST_NAMED = 10  # queues
 
-_UNHEARD = (
-    "no worker listens to the queue {}, for which {} ({} answered); start a worker with "
-    "-Q {}, or correct the name"
+_LISTEN = "start a worker with -Q {0}, or correct the name"
+_UNHEARD = Line(
+    "workers", ERROR, "no worker listens to the queue {}, for which {} ({} answered)", _LISTEN
 )
-_UNREAD = (
-    "no worker listens to the queue {}, which has {}, delivered tasks among them ({} answered); "
-    "start a worker with -Q {}, or correct the name"
-)
-_REST = "no worker listens to {} for which tasks wait; celery -A proj delayq status --json has them"
-_NO_DELAYQ = (
+_UNREAD = Line(
+    "workers", ERROR,
+    "no worker listens to the queue {}, which has {}, delivered tasks among them ({} answered)",
+    _LISTEN,
+)  # fmt: skip
+_REST = Line(
+    "workers", ERROR, "no worker listens to {} for which tasks wait",
+    "celery -A proj delayq status --json has them",
+)  # fmt: skip
+_UNCONSUMED = Line(
+    "workers", ERROR,
+    "no worker listens to the queue {}, which has {}, by the broker's count", _LISTEN,
+)  # fmt: skip
+_NO_DELAYQ = Line(
+    "workers", WARNING,
     "worker {} listens to this app's queues, and does not answer as a worker with DelayQ: it "
-    "scans no store, and its tasks cannot be put off; call DelayQ(app) in its app, and install "
-    "this release there; or it was busy"
-)
-_ERROR = (
-    "worker {} listens to this app's queues, and cannot use a store: {}; check its configuration"
-)
-_OTHER_RELEASE = (
-    "worker {} has celery_delayq {}, this process {}; install the same release everywhere"
-)
-_OTHER_STORE = (
+    "scans no store, and its tasks cannot be put off",
+    "call DelayQ(app) in its app, and install this release there; or it was busy",
+)  # fmt: skip
+_ERROR = Line(
+    "workers", WARNING, "worker {} listens to this app's queues, and cannot use a store: {}",
+    "check its configuration",
+)  # fmt: skip
+_OTHER_RELEASE = Line(
+    "workers", WARNING, "worker {} has celery_delayq {}, this process {}",
+    "install the same release everywhere",
+)  # fmt: skip
+_OTHER_STORE = Line(
+    "workers", ERROR,
     "worker {} has the store {}, prefix {}; this app has {}, prefix {}: neither delivers the "
-    "other's tasks; give both the same delayq_url and delayq_prefix"
-)
+    "other's tasks",
+    "give both the same delayq_url and delayq_prefix",
+)  # fmt: skip
+_FORLORN = Line(
+    "other stores", ERROR,
+    "{} in another store in this Redis, with the prefix {}, in which no scanner is alive, also for "
+    "the queue {} of this app",
+    "give that process and the workers the same delayq_prefix",
+)  # fmt: skip
 
 
 def answers(
@@ -186,8 +205,8 @@ def delayq_answers(services: Services, heard: Mapping[str, Any]) -> dict[str, An
 
 def strangers(
     services: Services, reported: Mapping[str, Any], heard: Mapping[str, Any]
-) -> list[str]:
-    """Return a sentence for each worker on this app's queues without ``DelayQ`` of this release.
+) -> list[Line]:
+    """Return a line for each worker on this app's queues without ``DelayQ`` of this release.
 
     Args:
         services: The app's.
@@ -198,11 +217,11 @@ def strangers(
     for name in sorted(_on_its_queues(services, heard)):
         answer = reported.get(name)
         if answer is None:
-            found.append(_NO_DELAYQ.format(name))
+            found.append(_NO_DELAYQ.filled(name))
         elif "error" in answer:
-            found.append(_ERROR.format(name, answer["error"].replace("; ", ": ")))
+            found.append(_ERROR.filled(name, answer["error"].replace("; ", ": ")))
         elif (version := answer.get("version", "of an unknown release")) != __version__:
-            found.append(_OTHER_RELEASE.format(name, version, __version__))
+            found.append(_OTHER_RELEASE.filled(name, version, __version__))
     return found
 
 
@@ -210,10 +229,10 @@ def unheard_queues(
     services: Services,
     heard: Mapping[str, Any],
     delivered: Mapping[str, int] = MappingProxyType({}),
-) -> list[str]:
-    """Return a sentence for each queue with waiting or delivered tasks, but no worker listening.
+) -> list[Line]:
+    """Return a line for each queue with waiting or delivered tasks, but no worker listening.
 
-    After ``MOST_NAMED`` queues, one sentence counts the others.
+    After ``MOST_NAMED`` queues, one line counts the others.
 
     Empty if fewer workers of this app answered than scanners are alive: a silent worker may listen.
     Workers of other apps may use the same broker. A worker does not count if it is on another host
@@ -241,19 +260,16 @@ def unheard_queues(
     names, workers = set().union(*names_by_worker.values()), counted(len(answered), "worker")
     unheard = [queue for queue in queues if queue.queue and queue.queue not in names]
     unread = [
-        _UNREAD.format(name, counted(delivered[name], "message"), workers, name)
+        _UNREAD.filled(name, counted(delivered[name], "message"), workers)
         for name in sorted(delivered.keys() - names)
     ]
-    return [*_sentences(unheard, workers), *unread[:MOST_NAMED]]
+    return [*_first(unheard, workers), *unread[:MOST_NAMED]]
 
 
-def _sentences(unheard: list[QueueCounts], workers: str) -> list[str]:
+def _first(unheard: list[QueueCounts], workers: str) -> list[Line]:
     named, rest = unheard[:MOST_NAMED], unheard[MOST_NAMED:]
-    sentences = [
-        _UNHEARD.format(queue.queue, waiting(queue.waiting), workers, queue.queue)
-        for queue in named
-    ]
-    return [*sentences, _REST.format(counted(len(rest), "more queue"))] if rest else sentences
+    found = [_UNHEARD.filled(queue.queue, waiting(queue.waiting), workers) for queue in named]
+    return [*found, _REST.filled(counted(len(rest), "more queue"))] if rest else found
 
 
 def _names_in(reply: Any) -> set[str]:
@@ -268,8 +284,8 @@ def _names_in(reply: Any) -> set[str]:
 
 def other_stores(
     services: Services, reported: Mapping[str, Any], heard: Mapping[str, Any]
-) -> list[str]:
-    """Return a sentence for each worker on this app's queues that uses another store.
+) -> list[Line]:
+    """Return a line for each worker on this app's queues that uses another store.
 
     Workers of other apps on the same broker may use another store. Two URLs may name one store;
     then both show the same scanners.
@@ -283,7 +299,7 @@ def other_stores(
     ours = services.endpoint.url, services.settings.prefix
     scanners = {scanner.name for scanner in services.entries.scanners()}
     return [
-        _OTHER_STORE.format(name, *theirs, *ours)
+        _OTHER_STORE.filled(name, *theirs, *ours)
         for name, answer in sorted(reported.items())
         if name in on_its_queues
         and (theirs := _store_in(answer)) not in (None, ours)
@@ -309,18 +325,10 @@ _MOST_LISTS = _MOST_QUEUES = 200
 _SAMPLE = 20  # records, as they may be large
 # Quotes in a JSON text are escaped, so this is a header.
 _MARK = f'"{DUE_HEADER}":'.encode()
-_UNCONSUMED = (
-    "no worker listens to the queue {}, which has {}, by the broker's count; start a worker with "
-    "-Q {}, or correct the name"
-)
-_FORLORN = (
-    "{} in another store in this Redis, with the prefix {}, in which no scanner is alive, also for "
-    "the queue {} of this app; give that process and the workers the same delayq_prefix"
-)
 
 
-def unread(services: Services, most_keys: int = FEW_KEYS) -> list[str]:
-    """Return a sentence for each queue with tasks that no worker reads, and each forlorn store.
+def unread(services: Services, most_keys: int = FEW_KEYS) -> list[Line]:
+    """Return a line for each queue with tasks that no worker reads, and each forlorn store.
 
     If tasks wait or were delivered, workers have a second to answer.
 
@@ -340,7 +348,7 @@ def unread(services: Services, most_keys: int = FEW_KEYS) -> list[str]:
 
 
 class Look:
-    """The sentences of :func:`unread`, looked up in a thread: a caller never waits for them.
+    """The lines of :func:`unread`, looked up in a thread: a caller never waits for them.
 
     Args:
         services: The app's.
@@ -350,10 +358,10 @@ class Look:
     def __init__(self, services: Services, every: float) -> None:
         self._services, self._every = services, every
         self._begun: tuple[int, float] | None = None  # in which process, and when, monotonic
-        self._found: list[str] | None = None
+        self._found: list[Line] | None = None
 
-    def __call__(self) -> list[str] | None:
-        """Return the last sentences; ``None`` if none are known."""
+    def __call__(self) -> list[Line] | None:
+        """Return the last lines; ``None`` if none are known."""
         process, now = os.getpid(), clock.monotonic()
         if self._begun is None or self._begun[0] != process or now - self._begun[1] >= self._every:
             self._begun = process, now
@@ -402,20 +410,20 @@ def delivered(services: Services, most_keys: int = _MOST_KEYS) -> Mapping[str, i
     return found
 
 
-def unconsumed(services: Services) -> list[str]:
-    """Return a sentence for each queue on RabbitMQ that has messages, and no consumer.
+def unconsumed(services: Services) -> list[Line]:
+    """Return a line for each queue on RabbitMQ that has messages, and no consumer.
 
     It asks for the app's queues, and those of waiting tasks: 200 at most. A queue that neither
     knows is not found after the delivery. Empty if the broker is another one, is down, or refuses.
     """
-    found: list[str] = []
+    found: list[Line] = []
     if services.broker.transport != "amqp":
         return found
     try:
         for name in _known(services)[:_MOST_QUEUES]:
             messages, consumers = _facts(services, name)
             if messages and not consumers:
-                found.append(_UNCONSUMED.format(name, counted(messages, "message"), name))
+                found.append(_UNCONSUMED.filled(name, counted(messages, "message")))
     except Exception as error:  # each transport has its own
         logger.debug("cannot ask the broker for its queues: %r", error)
     return found
@@ -479,8 +487,8 @@ def _is_ours(services: Services, queue: str, message: bytes | None) -> bool:
 
 def forlorn_stores(
     services: Services, connection: Connection, most_keys: int = _MOST_KEYS
-) -> list[str] | None:
-    """Return a sentence for each other store with tasks for this app's queues, and no scanner.
+) -> list[Line] | None:
+    """Return a line for each other store with tasks for this app's queues, and no scanner.
 
     It looks at some 20 tasks of each. ``None`` if Redis refuses to search, or to
     read another store.
@@ -516,7 +524,7 @@ def forlorn_stores(
         if ours:
             queues[prefix] = ours[0]
     return [
-        _FORLORN.format(waiting(tasks[prefix]), prefix, queue) for prefix, queue in queues.items()
+        _FORLORN.filled(waiting(tasks[prefix]), prefix, queue) for prefix, queue in queues.items()
     ]
 
 

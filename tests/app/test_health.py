@@ -21,7 +21,7 @@ from tests.support.shards import each
 from tests.support.waiting import PATIENCE, eventually
 
 AMQP = "amqp://127.0.0.1:1//"
-NOBODY = health.NO_SCANNER
+NOBODY = health.NO_SCANNER.sentence
 NOW = 1_800_000_000  # Unix time
 WELL = Counts(5, 1, 0, 2, 0, 0, 0, None, NOW * 1000)
 

@@ -43,7 +43,7 @@ def test_show_says_all_about_a_task(one, said, app):
         f"revision {task.revision}",
         f"host     {task.host}",
         "state    SCHEDULED",
-        f"! {NO_SCANNER}",
+        f"! {NO_SCANNER.sentence}",
     ]
 
 

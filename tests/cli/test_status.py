@@ -41,7 +41,7 @@ def test_status_tells_all_of_the_store_on_one_screen(app, said, redis_server):
     assert late in (before, after)
     assert lines == [
         f"delayq  {redis_server.url()}  prefix delayq  direct",
-        f"  ! {NO_SCANNER}",
+        f"  ! {NO_SCANNER.sentence}",
         f"waiting 3   overdue 1 ({late})   paused 0   dead 0   scanners 0",
         "QUEUE   WAITING  OVERDUE  STATE",
         "mail          2        1",
@@ -116,7 +116,7 @@ def test_a_scanner_that_is_alive_is_named_and_there_is_no_warning(app, alive, sa
 
 def test_an_empty_store_has_nothing_next_nothing_overdue_and_no_queues(said):
     assert said("status")[1:] == [
-        f"  ! {NO_SCANNER}",
+        f"  ! {NO_SCANNER.sentence}",
         "waiting 0   overdue 0   paused 0   dead 0   scanners 0",
     ]
 

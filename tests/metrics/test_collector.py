@@ -2,8 +2,10 @@
 
 import math
 import os
+import re
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,10 +14,11 @@ from prometheus_client import CollectorRegistry
 from celery_delayq import __version__
 from celery_delayq.contrib.metrics import Collector, watch
 from celery_delayq.contrib.metrics import serving as collector_module
-from celery_delayq.contrib.metrics.names import READ
+from celery_delayq.contrib.metrics.names import gauges
 from celery_delayq.contrib.metrics.serving import samples_of
 from celery_delayq.core import clock
-from celery_delayq.core.store import Counts
+from celery_delayq.core.store import Counts, Pause
+from celery_delayq.operations.health import Sight, quick, seen
 from celery_delayq.operations.queues import QueueCounts
 from celery_delayq.operations.status import ScannerSeen, Status
 from tests.app.support import FAR, redis_ms
@@ -111,7 +114,7 @@ def test_an_empty_store_is_never_overdue_and_has_no_next_due_time(collector, scr
     found = scrape()
 
     assert found["oldest_overdue_seconds"] == 0
-    assert found.names == {one.name for one in READ} - {
+    assert found.names == {one.name for one in gauges()} - {
         "next_due_seconds",
         "paused_seconds",
         "scanner_age_seconds",
@@ -140,6 +143,56 @@ def test_an_incomplete_look_gives_no_values_by_queue():
     told = samples_of(status_of([("q", 9_000, 1)], complete=False, scheduled=12_000), 0)
     assert (told["queues_complete"], told["waiting_tasks"]) == ({"": 0}, {"": 12_000})
     assert told.keys().isdisjoint({"queue_waiting_tasks", "queue_overdue_tasks"})
+
+
+def held_since(ms, *, resumed=False, left=0):
+    """A pause of a queue with a task that is due since then."""
+    since = clock.from_ms(ms)
+    rate = 1.0 if resumed else None
+    return Pause("mail", None, since, False, left, resumed, rate, held_since=since)
+
+
+COMPARED = re.compile(r"celery_delayq_(\w+)(?: - celery_delayq_(\w+))?\) (==|>) (\d+)")
+
+
+def fires(alert, told):
+    """Whether its expression, as `alerts.yml` has it, holds for these gauges."""
+    held = []
+    known = {name: samples[""] for name, samples in told.items() if "" in samples}
+    for gauge, minus, sign, bound in COMPARED.findall(alert.when):
+        value = known.get(gauge, math.nan) - (known.get(minus, math.nan) if minus else 0)
+        held.append(value == int(bound) if sign == "==" else value > int(bound))
+    assert held, alert.when
+    return any(held)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "counts", "pauses"),
+    [
+        (None, {}, []),
+        ("scanners", {"scanners": 0}, []),
+        ("beginning", {"began_ms": NOW_MS - 1, "scanner_ms": NOW_MS - 2}, []),
+        (None, {"began_ms": NOW_MS - 2, "scanner_ms": NOW_MS - 2}, []),
+        ("overdue", {"oldest_overdue_ms": NOW_MS - 60_001}, []),
+        (None, {"oldest_overdue_ms": NOW_MS - 60_000}, []),
+        ("refused", {"refused": 1}, []),
+        ("dead", {"dead": 1}, []),
+        ("rules", {"rules": 1, "rule_look_ms": NOW_MS - 90_001}, []),
+        ("rules", {"rules": 1, "troubled_rules": 1}, []),
+        ("pauses", {}, [held_since(NOW_MS - 600_001)]),
+        (None, {}, [held_since(NOW_MS - 600_000)]),
+        ("pauses", {}, [held_since(NOW_MS, resumed=True, left=601)]),
+    ],
+)
+def test_health_and_the_alert_of_a_check_say_the_same_of_a_store(delayq, wrong, counts, pauses):
+    found = replace(status_of(**{"scanners": 1, "rule_look_ms": NOW_MS, **counts}), pauses=pauses)
+    told = samples_of(found, 0)
+    sight = Sight(delayq.services, found.counts, pauses)
+
+    problems = {line.name for line in seen(sight) if line.is_problem}
+    alarms = {check.name for check in quick() for alert in check.alerts if fires(alert, told)}
+
+    assert problems == alarms == ({wrong} if wrong else set())
 
 
 @pytest.mark.parametrize(
@@ -191,7 +244,7 @@ def test_a_store_that_is_away_is_told_and_comes_back(delayq_app, start_redis, re
     server.start()
 
     assert gone["store_up"] == 0
-    assert gone.names & {one.name for one in READ} == WITHOUT_A_STORE
+    assert gone.names & {one.name for one in gauges()} == WITHOUT_A_STORE
     assert gone["scheduled_total"] == 0
     eventually(lambda: scrape()["store_up"] == 1, message="the store is back")
 

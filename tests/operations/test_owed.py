@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_delayq.contrib.metrics.names import METRICS
+from celery_delayq.contrib.metrics.names import metrics
 from celery_delayq.contrib.web.actions import ACTIONS
 from celery_delayq.contrib.web.app import VIEWS
 from celery_delayq.core.hooks import Hooks
@@ -56,7 +56,7 @@ def test_each_name_that_a_method_owes_exists(name):
     there = {
         "claim": {"kept"},
         "hook": set(Hooks.__dataclass_fields__),
-        "metric": {one.name for one in METRICS},
+        "metric": {one.name for one in metrics()},
         "event": {one.value for one in What},
         "page": {one.name for one in ACTIONS.values()} | {*VIEWS},
     }[name]

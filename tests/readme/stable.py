@@ -36,7 +36,7 @@ from celery_delayq.contrib.care.load import Loaded
 from celery_delayq.contrib.control import panel
 from celery_delayq.contrib.django import DelayQDjangoTask
 from celery_delayq.contrib.history import command as command_history
-from celery_delayq.contrib.metrics.names import METRICS
+from celery_delayq.contrib.metrics.names import metrics as all_metrics
 from celery_delayq.contrib.rules import command, importing
 from celery_delayq.contrib.testing.isolation import VARIABLE
 from celery_delayq.contrib.undo import command as command_undo
@@ -158,7 +158,7 @@ def _signals() -> Iterator[str]:
 
 
 def _metrics() -> Iterator[str]:
-    for one in METRICS:
+    for one in all_metrics():
         yield f"metric {one.exposed}, a {one.kind}"
         yield from (f"metric {one.exposed}{{{label}}}" for label in one.labels)
         yield from (f'metric {one.exposed}{{{one.label}="{value}"}}' for value in one.values)

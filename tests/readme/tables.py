@@ -1,4 +1,4 @@
-"""The tables that are written from the code, and the files that contain them.
+"""The tables and other texts that are written from the code, and the files that contain them.
 
 python -m tests.readme.tables    writes them anew
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from inspect import Parameter
@@ -17,11 +19,12 @@ from typing import Any
 from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask
 from celery_delayq.contrib.care import doctor
 from celery_delayq.contrib.care.check import KINDS
-from celery_delayq.contrib.metrics.names import METRICS, Metric
+from celery_delayq.contrib.metrics.names import Metric, alerts, metrics
 from celery_delayq.core import errors
 from celery_delayq.core.scheduling.options import LASTING, OPTIONS, PREFIX, TaskOptions
 from celery_delayq.core.settings import SETTINGS, Setting
 from celery_delayq.core.store.keys import KEYS
+from celery_delayq.core.text import lasting
 from celery_delayq.operations import health
 from celery_delayq.operations.cli import delayq
 from celery_delayq.operations.selection import RewritableSelection
@@ -55,6 +58,99 @@ class Table:
         return text
 
 
+@dataclass(frozen=True)
+class Passage:
+    """A part of a file, between the texts before and behind it."""
+
+    document: Document
+    before: str
+    text: str
+    behind: str = ""
+
+    def written(self) -> str:
+        """The text of its file, with this part in place of the present one."""
+        head, found, rest = self.document.text.partition(self.before)
+        assert found, f"{self.document.name} has no {self.before!r}"
+        _, found, tail = rest.partition(self.behind) if self.behind else ("", "", "")
+        assert found == self.behind, f"{self.document.name} has no {self.behind!r} behind it"
+        return head + self.before + self.text + self.behind + tail
+
+
+def texts() -> tuple[Table | Passage, ...]:
+    """All that is written from the code."""
+    return (*tables(), *_passages())
+
+
+def _passages() -> Iterator[Passage]:
+    """What repeats the checks: the alerts, their sections of the runbook, what `health` says."""
+    rules = "".join(map(_rule, alerts()))
+    yield Passage(Document("celery_delayq/contrib/metrics/alerts.yml"), "    rules:\n", rules)
+    for one in alerts():
+        text = f"{_in_words(one)} {one.description.replace('-A APP', '-A shop')}"
+        yield Passage(page("runbook"), f"\n## {one.name}\n\n", text, "\n\n")
+    wrong = [check.wrong for check in health.quick()]
+    filled = [
+        textwrap.fill(f"- {one};", 100, initial_indent="    ", subsequent_indent="      ")
+        for one in wrong
+    ]
+    yield Passage(
+        Document("celery_delayq/operations/health.py"),
+        "    It reports a problem if:\n\n",
+        "\n".join([*filled, "    - the store cannot be read."]),
+        "\n\n    A paused task",
+    )
+    yield Passage(
+        Document("celery_delayq/operations/cli/operate.py"),
+        "if there is one.\n\n",
+        textwrap.fill(
+            f"Problems are: {'; '.join(wrong)}; the store cannot be read.",
+            100,
+            initial_indent="    ",
+            subsequent_indent="    ",
+        ),
+        "\n\n    So is a queue",
+    )
+
+
+def _rule(alert: health.Alert) -> str:
+    """An alert as a rule of Prometheus."""
+    summary = alert.summary
+    if "by (job" in alert.when:
+        summary = f"{summary.removesuffix('.')} ({{{{ $labels.job }}}})."
+    lasts = f"        for: {alert.lasts}\n" if alert.lasts else ""
+    return (
+        f"      - alert: {alert.name}\n"
+        f"        expr: {alert.when}\n"
+        f"{lasts}"
+        f"        labels: {{severity: {alert.severity}}}\n"
+        "        annotations:\n"
+        f"          summary: {_scalar(summary)}\n"
+        f"          description: {_scalar(alert.description)}\n"
+        f"          runbook_url: {page('runbook').name}#{alert.section}\n"
+        + "\n"
+        * (alert != alerts()[-1])
+    )
+
+
+def _scalar(text: str) -> str:
+    """A text in YAML."""
+    return json.dumps(text) if text[0] in "`{" or ": " in text else text
+
+
+def _in_words(alert: health.Alert) -> str:
+    """What an alert says is wrong, without a value."""
+    bound = lasting(float(alert.when.rpartition(" ")[2])) if "humanize" in alert.summary else ""
+    words = {
+        "{{ $value | humanizeDuration }}": f"more than {bound}",
+        "{{ $labels.error }}": "an error",
+        "{{ $value }}": "some",
+    }
+    said = alert.summary
+    for value, instead in words.items():
+        said = said.replace(value, instead)
+    return said[0].upper() + said[1:]
+
+
 def tables() -> tuple[Table, ...]:
     api, stored = page("reference/api"), page("inside/stored-format")
     return (
@@ -77,7 +173,21 @@ def tables() -> tuple[Table, ...]:
         Table(page("inside/protocol"), ("script", "what it does"), _scripts()),
         Table(page("guide/keys-and-tags"), who_stays.HEAD, (*who_stays.table(),)),
         Table(page("reference/errors"), ("error", "is also", "what it means"), _errors()),
-        Table(page("reference/metrics"), ("metric", "type", "label", "what it says"), _metrics()),
+        Table(
+            page("reference/metrics"),
+            ("metric", "type", "label", "what it says", "line"),
+            _metrics(),
+        ),
+        Table(
+            page("reference/metrics"),
+            ("alert", "severity", "if", "for", "line"),
+            _alerts(),
+        ),
+        Table(
+            page("operate/monitoring"),
+            ("line", "what is wrong", "option, and its default", "in an incident"),
+            _problems(),
+        ),
         Table(
             page("operate/backups"),
             ("kind", "what is wrong", "what `check --repair` does"),
@@ -85,7 +195,7 @@ def tables() -> tuple[Table, ...]:
         ),
         Table(
             page("operate/doctor"),
-            ("line", "what it looks at", "in an incident"),
+            ("line", "what it looks at", "what is wrong", "it needs", "in an incident"),
             _checks(),
         ),
         Table(page("reference/cli"), ("command", "what it does"), _commands()),
@@ -109,14 +219,46 @@ def _kinds() -> tuple[Row, ...]:
     )
 
 
-def _checks() -> tuple[Row, ...]:
+def checks() -> list[health.Check[Any]]:
     """The doctor's checks in the order of their lines, with those of `health` among them."""
     each = [one for one in doctor.AT_THE_STORE if one.each]
     once = [one for one in doctor.AT_THE_STORE if not one.each]
     found: dict[str, health.Check[Any]] = {}
     for one in (*each, *health.quick(), *once, *doctor.AT_THE_BROKER):
         found.setdefault(one.name, one)
-    return tuple((one.name, one.about, _section(one.runbook)) for one in found.values())
+    return [*found.values()]
+
+
+def _checks() -> tuple[Row, ...]:
+    return tuple(
+        (one.name, one.about, one.wrong, _needed(one), _section(one.section)) for one in checks()
+    )
+
+
+def _needed(check: health.Check[Any]) -> str:
+    """The rights that a check needs; a bar would end the cell."""
+    needed = (check.needs or check.rights) if isinstance(check, doctor.Question) else ""
+    return f"`{needed}`".replace("|", "\\|") if needed else ""
+
+
+def _problems() -> tuple[Row, ...]:
+    """What `health` looks at."""
+    return tuple(
+        (one.name, one.wrong, ", ".join(map(_allowed, one.bounds)), _section(one.section))
+        for one in health.quick()
+    )
+
+
+def _allowed(bound: str) -> str:
+    return f"`--max-{bound}` ({getattr(health.Bounds(), bound):g})"
+
+
+def _alerts() -> tuple[Row, ...]:
+    lines = {alert: one.name for one in health.quick() for alert in one.alerts}
+    return tuple(
+        (_section(one.section), one.severity, f"`{one.when}`", one.lasts, lines.get(one, one.line))
+        for one in alerts()
+    )
 
 
 def _section(anchor: str) -> str:
@@ -166,7 +308,11 @@ def _errors() -> tuple[Row, ...]:
 
 
 def _metrics() -> tuple[Row, ...]:
-    return tuple((f"`{one.exposed}`", one.kind, _label(one), one.says) for one in METRICS)
+    lines = {gauge.name: one.name for one in health.quick() for gauge in one.gauges}
+    return tuple(
+        (f"`{one.exposed}`", one.kind, _label(one), one.says, lines.get(one.name, ""))
+        for one in metrics()
+    )
 
 
 def _label(metric: Metric) -> str:
@@ -261,5 +407,5 @@ def _first_sentence(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for table in tables():
-        table.document.path.write_text(table.written(), encoding="utf-8")
+    for text in texts():
+        text.document.path.write_text(text.written(), encoding="utf-8")

@@ -8,6 +8,7 @@ import pytest
 import celery_delayq
 from celery_delayq import Outcome, signals
 from celery_delayq.contrib.control import panel
+from celery_delayq.contrib.metrics.names import alerts
 from celery_delayq.core.handover.relay import MAX_REFUSALS
 from celery_delayq.core.leaves import LEAVES
 from celery_delayq.core.scheduling.options import OPTIONS
@@ -24,7 +25,7 @@ from tests.readme.document import (
     TESTS,
     page,
 )
-from tests.readme.tables import tables
+from tests.readme.tables import checks, texts
 
 README_LINES, README_COLUMNS, PAGE_LINES = 150, 100, 250
 STABLE = page("reference/stable")
@@ -39,10 +40,17 @@ def names(cell):
     return set(re.findall(r"`(\w+)`", cell))
 
 
-@pytest.mark.parametrize("table", tables(), ids=lambda table: table.head[0])
-def test_a_table_that_comes_from_the_code_is_as_the_code_has_it(table):
-    assert table.text in table.document.text, "write it anew: python -m tests.readme.tables"
-    assert table.written() == table.document.text
+@pytest.mark.parametrize("text", texts(), ids=lambda text: text.document.name)
+def test_a_text_that_comes_from_the_code_is_as_the_code_has_it(text):
+    assert text.text in text.document.text, "write it anew: python -m tests.readme.tables"
+    assert text.written() == text.document.text
+
+
+def test_each_alert_leads_to_a_line_of_the_doctor_with_a_section():
+    sections = {one.name: one.section for one in checks()}
+    assert [one.name for one in alerts() if one.line and not sections.get(one.line)] == []
+    told = {section for section in sections.values() if section.startswith("delayq")}
+    assert told <= {one.section for one in alerts()}
 
 
 def test_the_readme_is_short():

@@ -75,7 +75,7 @@ def test_a_store_is_as_old_as_its_oldest_shard_was(app, moved, raw, is_known):
             shard_steps.hand_over()
         counts = new.counts()
         assert counts.began_ms == (began_ms if is_known else None)
-        assert emptied(counts.began_ms, counts.scanner_ms, counts.now_ms) == ""
+        assert emptied(counts.began_ms, counts.scanner_ms, counts.now_ms) is None
 
 
 def test_tasks_are_found_and_change_by_key_and_by_any_id_afterwards(app, moved):

@@ -198,7 +198,7 @@ def test_4_many_queues_without_a_worker_are_counted(app, alive):
     *named, rest = workers.unheard_queues(app.delayq.services, heard)
 
     assert len(named) == workers.MOST_NAMED
-    assert rest.startswith("no worker listens to 2 more queues for which tasks wait")
+    assert rest.sentence.startswith("no worker listens to 2 more queues for which tasks wait")
 
 
 @pytest.mark.parametrize("command", ["show a", "cancel a"])
@@ -352,8 +352,8 @@ def test_12_a_worker_of_another_release_or_without_an_answer_is_named(app):
 
     none, old = workers.strangers(app.delayq.services, told, heard)
 
-    assert none.startswith("worker none listens to this app's queues, and does not answer as a ")
-    assert old.startswith(f"worker old has celery_delayq 0.0.1, this process {__version__}; ")
+    assert none.found.startswith("worker none listens to this app's queues, and does not answer ")
+    assert old.found == f"worker old has celery_delayq 0.0.1, this process {__version__}"
 
 
 def test_13_a_task_was_delivered_to_a_queue_that_no_worker_listens_to(shop, told, patient):

@@ -141,10 +141,12 @@ class Question(Check[Patient]):
     Attributes:
         rights: The rights with which it is known; empty: no line of its name is needed.
         each: Whether each Redis of the store is asked.
+        needs: All rights that it uses, if these are others.
     """
 
     rights: str = ""
     each: bool = True
+    needs: str = ""
 
     def lines(self, patient: Patient) -> Iterator[Line]:
         """Yield the lines, with a warning if the answer is unknown."""
@@ -336,7 +338,7 @@ def workers(services: Services) -> Iterator[Line]:
 
     Silent workers get the second one again.
     """
-    heard, wrong, strange = answers(services, "active_queues"), unconsumed(services), list[str]()
+    heard, wrong, strange = answers(services, "active_queues"), unconsumed(services), list[Line]()
     if heard:
         reported = delayq_answers(services, heard)
         wrong += other_stores(services, reported, heard)
@@ -344,9 +346,7 @@ def workers(services: Services) -> Iterator[Line]:
         strange = strangers(services, reported, heard)
     else:
         yield Line("workers", WARNING, *_SILENT)
-    for level, sentences in ((ERROR, wrong), (WARNING, strange)):
-        for sentence in sentences:
-            yield Line.of("workers", level, plain(sentence))
+    yield from (*wrong, *strange)
     if heard and not wrong and not strange:
         answered = f"{counted(len(heard), 'worker')} answered"
         yield Line("workers", OK, f"{answered}: they use this store and all queues of tasks")
@@ -355,8 +355,7 @@ def workers(services: Services) -> Iterator[Line]:
 def other_stores_here(services: Services, connection: Connection) -> Iterator[Line]:
     """Yield each other store in this Redis that has tasks for the app's queues, and no scanner."""
     found = forlorn_stores(services, connection)
-    for sentence in found or ():
-        yield Line.of("other stores", ERROR, plain(sentence))
+    yield from found or ()
     if not found:
         well = "no tasks for this app's queues wait in another one in this Redis without a scanner"
         unknown = "unknown: this needs +scan, and the right to read the keys of other stores"
@@ -487,55 +486,90 @@ def reached(connection: Connection, keys: Keys, replicas: int, *, aof: bool) -> 
 
 AT_THE_STORE = (
     Question(
-        "store", "whether Redis answers, and is 6.2 or later", _version, "delayqstoreaway",
+        "store", "whether Redis answers, and is 6.2 or later", _version,
+        "Redis cannot be reached, or is older", runbook="delayqstoreaway",
         advice="check the rights of its Redis user, and Redis's log",
     ),
     Question(
         "replication", "whether it has replicas", lambda patient: risks.role(patient.server),
-        "delayqunreplicated", rights="+info",
+        "Redis is a replica; or its replicas are behind, or fewer than `min-replicas-to-write` "
+        "wants",
+        runbook="delayqunreplicated", rights="+info",
     ),
     Question(
         "eviction", "its maxmemory-policy", lambda patient: risks.eviction(patient.server),
-        "delayqemptied", rights="+info",
+        "Redis deletes waiting tasks when its memory is full",
+        runbook="delayqemptied", rights="+info",
     ),
     Question(
         "persistence", "whether a restart loses waiting tasks",
-        lambda patient: risks.persistence(patient.server), rights="+info and +config|get",
+        lambda patient: risks.persistence(patient.server),
+        "a restart, or a crash, loses more than a second or two; or, in a line `disk`, Redis "
+        "cannot write to its disk",
+        rights="+info and +config|get",
     ),
     Question(
-        "memory", "how much memory is left", _memory, "redis-is-full-what-now", rights="+info"
+        "memory", "how much memory is left", _memory,
+        "Redis is full or nearly full; or `delayq_remember` may take more than its `maxmemory`",
+        runbook="redis-is-full-what-now", rights="+info", needs="+info, +memory|usage",
     ),
     Question(
         "wait for replicas", "whether as many as delayq_wait_replicas wants have a write in time",
-        _replicas, "delayqunreplicated",
+        _replicas,
+        f"fewer have a write on a scratch key within {WAIT_MS / 1000:g} s, or "
+        f"{WAITAOF_MS / 1000:g} s with `\"aof\"`",
+        runbook="delayqunreplicated", needs="+info, +wait, +waitaof",
     ),
     Question(
         "rights", "whether its user may do all that the package does",
-        lambda patient: rights(patient.services, patient.connection), "delayqunscheduled",
+        lambda patient: rights(patient.services, patient.connection),
+        "Redis refuses a command, a key, a channel, or the list of a queue of the app or of "
+        "waiting tasks: by `ACL DRYRUN`, which runs nothing; unknown on Redis 6.2",
+        runbook="delayqunscheduled", needs="+acl|whoami, +acl|dryrun",
     ),
-    Question("round trip", "how long twenty calls take", _round_trip, "delayqlate"),
-    Question("clock", "whether Redis's and this machine's agree", _clock, "delayqclockdifference"),
+    Question(
+        "round trip", "how long twenty calls take", _round_trip,
+        f"half of them take more than {SLOW_MS:g} ms", runbook="delayqlate",
+    ),
+    Question(
+        "clock", "whether Redis's and this machine's agree", _clock,
+        f"they differ by more than {WRONG:g} s", runbook="delayqclockdifference",
+    ),
     Question(
         "other stores", "whether tasks for this app's queues wait in another one, with no scanner",
-        lambda patient: other_stores_here(patient.services, patient.connection), "delayqunread",
+        lambda patient: other_stores_here(patient.services, patient.connection),
+        "there is such a store among the first 100,000 keys: a process has a wrong "
+        "`delayq_prefix`",
+        runbook="delayqunread", needs="+scan, and other stores' keys: ~{*:*}:*",
     ),
     Question(
         "scanners", "whether tasks are delivered", lambda patient: health(patient.services),
-        "delayqnoscanner", each=False,
+        each=False,
     ),
     Question(
         "format", "whether each scanner reads the format of records",
-        lambda patient: formats(patient.services), each=False,
+        lambda patient: formats(patient.services),
+        "a scanner does not; or all read a newer one, to which you can upgrade", each=False,
     ),
 )  # fmt: skip
 AT_THE_BROKER = (
-    Question("broker", "whether it answers, and takes messages", _broker, "delayqbrokerdown"),
     Question(
-        "workers", "whether they consume the queues of tasks, and use this store",
-        _workers, "delayqunread",
+        "broker", "whether it answers, and takes messages", _broker,
+        "its URL is invalid, it does not answer, or RabbitMQ does not confirm a message, which "
+        "goes to no queue; or, in a line `queues`, no worker consumes a queue of the app on "
+        "RabbitMQ",
+        runbook="delayqbrokerdown",
     ),
     Question(
-        "keys", "whether a worker or the broker has the tasks that hold unique keys",
-        _held_keys, "a-task-did-not-run",
+        "workers", "whether they consume the queues of tasks, and use this store", _workers,
+        "no worker consumes a queue of a waiting task, or one with delivered tasks; or a worker "
+        "has another store, no `DelayQ`, another release of it, or does not answer within a few "
+        "seconds",
+        runbook="delayqunread",
+    ),
+    Question(
+        "keys", "whether a worker or the broker has the tasks that hold unique keys", _held_keys,
+        "neither has such a task; unknown while the broker has messages or a worker is silent",
+        runbook="a-task-did-not-run",
     ),
 )  # fmt: skip

@@ -1,10 +1,14 @@
-"""Every metric: name, labels, and what it says; the docs' table is made of these lines."""
+"""Every metric, and the alerts on those that no check looks at.
+
+The gauges that a check looks at, and their alerts, are the check's: see ``operations/health.py``.
+The tables of the documents, and ``alerts.yml``, are made of both.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-PREFIX = "celery_delayq_"
+from ...operations.health import PREFIX, Alert, most, quick
 
 # Seconds. Most tasks leave within milliseconds, but one that is an hour late deserves a bucket.
 LATENESS = (
@@ -66,24 +70,16 @@ class Metric:
 _PATHS = ("direct", "relay")
 _ANSWERS = ("handed_over", "in_flight", "not_found", "unchanged")
 
-# At each scrape.
-READ = (
+# At each scrape, beside the gauges of checks.
+_READ = (
     Metric("store_up", "gauge", "1; 0 when the store's Redis did not answer this scrape"),
     Metric("waiting_tasks", "gauge", "waiting tasks, overdue ones included"),
-    Metric("overdue_tasks", "gauge", "of these, tasks past their due time"),
-    Metric("oldest_overdue_seconds", "gauge", "how long the oldest of them is overdue, or 0"),
     Metric(
         "next_due_seconds",
         "gauge",
         "until the next task is due, below 0 if it is overdue; absent if no task is waiting",
     ),
     Metric("in_flight_tasks", "gauge", "tasks that are being published under a lease"),
-    Metric("refused_tasks", "gauge", "tasks that were refused and wait for their next attempt"),
-    Metric(
-        "paused_tasks",
-        "gauge",
-        "paused tasks that are due; at least, until a scanner has met them all",
-    ),
     Metric(
         "paused_seconds",
         "gauge",
@@ -91,37 +87,11 @@ READ = (
         "paused for longest; absent if nothing is",
         "what",
     ),
-    Metric("oldest_paused_seconds", "gauge", "how long the first of them is due and paused, or 0"),
-    Metric(
-        "coming_back_seconds",
-        "gauge",
-        "until the last task that comes back at a rate after a pause has its turn, or 0",
-    ),
     Metric(
         "unread_queues",
         "gauge",
         "queues with tasks that no worker reads, and stores of another prefix with tasks for the "
         "app's queues, looked up each five minutes; absent if unknown",
-    ),
-    Metric("dead_tasks", "gauge", "tasks that are kept but not tried again"),
-    Metric("scanners", "gauge", "scanners that are alive"),
-    Metric(
-        "store_age_seconds",
-        "gauge",
-        "since the store began, which it does anew when its Redis is emptied; of several shards, "
-        "since the last one did; absent if unknown",
-    ),
-    Metric(
-        "scanner_age_seconds",
-        "gauge",
-        "since the first of the live scanners joined the store, or that shard; absent if unknown",
-    ),
-    Metric("rules", "gauge", "recurring rules"),
-    Metric("troubled_rules", "gauge", "recurring rules whose next run cannot be made"),
-    Metric(
-        "rules_late_seconds",
-        "gauge",
-        "for how long the next run of a recurring rule should have been written, or 0",
     ),
     Metric("queue_waiting_tasks", "gauge", "waiting tasks, by queue", "queue"),
     Metric("queue_overdue_tasks", "gauge", "of these, tasks past their due time", "queue"),
@@ -210,4 +180,89 @@ COUNTED = (
     ),
 )
 
-METRICS = (*READ, *COUNTED)
+_RATE = "sum by (job) (increase({}_total[5m])) > 0"
+_CLOCK = f"{PREFIX}clock_difference_seconds"
+ALERTS = (
+    Alert(
+        "DelayqUnknown", f"absent({PREFIX}store_up)",
+        "No metrics of the store of scheduled tasks are scraped.",
+        "No process that serves celery_delayq's metrics is scraped. If these were the scanners, no "
+        "task is delivered.",
+        "5m", "critical",
+    ),
+    Alert(
+        "DelayqStoreAway", f"{most('store_up')} == 0",
+        "The Redis in which tasks wait does not answer.",
+        "No task can be scheduled or cancelled, and none is delivered. Due tasks are delivered "
+        "when it is back.",
+        "1m", "critical", "store",
+    ),
+    Alert(
+        "DelayqLate",
+        "histogram_quantile(0.99, sum by (job, le) "
+        f"(rate({PREFIX}handover_lateness_seconds_bucket[5m]))) > 5",
+        "One task in a hundred is delivered {{ $value | humanizeDuration }} late.",
+        "Scanners do not keep up, or tasks were paused or refused until now.",
+        "5m", line="round trip",
+    ),
+    Alert(
+        "DelayqUnread", f"{most('unread_queues')} > 0",
+        "Tasks are in {{ $value }} queues or stores that no worker reads.",
+        "A queue's name or a worker's -Q is wrong, or a process has another delayq_prefix; `celery "
+        "-A APP delayq health` says which.",
+        "10m", line="workers",
+    ),
+    Alert(
+        "DelayqUnscheduled",
+        f"sum by (job, error) (increase({PREFIX}schedule_failures_total[5m])) > 0",
+        "Tasks cannot be scheduled, with {{ $labels.error }}.",
+        "StoreFull means that the store's Redis is at its maxmemory, StoreUnavailable that it is "
+        "away; `celery -A APP delayq doctor` says more.",
+        "1m", "critical", "rights",
+    ),
+    Alert(
+        "DelayqBrokerDown", _RATE.format(f"{PREFIX}broker_failures"),
+        "Scanners cannot reach the broker.",
+        "Due tasks wait until it is back; no attempt is counted.",
+        "5m", line="broker",
+    ),
+    Alert(
+        "DelayqUnreplicated", _RATE.format(f"{PREFIX}unreplicated"),
+        "Fewer replicas have the scheduled tasks than delayq_wait_replicas requires.",
+        "A replica is down or behind, or Redis refuses to wait; the log of the scheduling process "
+        "shows why. A failover would lose these tasks.",
+        "5m", line="wait for replicas",
+    ),
+    Alert(
+        "DelayqClockDifference", f"max by (job) (abs({_CLOCK})) > 1",
+        "Redis's clock differs by {{ $value | humanizeDuration }} from the clock of a scraped "
+        "machine.",
+        "Due times are compared with Redis's clock. If it is wrong, tasks are delivered too early "
+        "or too late.",
+        "5m", line="clock",
+    ),
+    Alert(
+        "DelayqClockStepped",
+        f"max by (job) (max_over_time({_CLOCK}[5m]) - min_over_time({_CLOCK}[5m])) > 1",
+        "A clock was set by {{ $value | humanizeDuration }}.",
+        "It is Redis's, or that of a scraped machine. If Redis's clock was set forward, tasks were "
+        "delivered that much too early.",
+        line="clock",
+    ),
+)  # fmt: skip
+
+
+def gauges() -> list[Metric]:
+    """List what a scrape reads: the gauges of checks, and of the metrics' own."""
+    checked = (gauge for check in quick() for gauge in check.gauges)
+    return [*(Metric(gauge.name, "gauge", gauge.says) for gauge in checked), *_READ]
+
+
+def metrics() -> list[Metric]:
+    """List all metrics."""
+    return [*gauges(), *COUNTED]
+
+
+def alerts() -> list[Alert]:
+    """List the alerts: those of checks, and the metrics' own."""
+    return [*(alert for check in quick() for alert in check.alerts), *ALERTS]

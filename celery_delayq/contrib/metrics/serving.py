@@ -31,9 +31,10 @@ from ...core.services import HasServices, Services
 from ...core.store import Cancelled, Outcome
 from ...core.text import logger_of, plain
 from ...core.threads import OwnThread
+from ...operations.health import between, quick
 from ...operations.queues import Look, QueueCounts
 from ...operations.status import Status, status
-from .names import COUNTED, READ, Metric
+from .names import COUNTED, Metric, gauges
 
 logger = logger_of(__name__)
 
@@ -139,12 +140,13 @@ class Collector:
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """List the gauges for the registry, without values and without asking the store."""
-        return (_family(metric, {}) for metric in READ)
+        return (_family(metric, {}) for metric in gauges())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the gauges and their values."""
         samples = {"build_info": {__version__: 1.0}, "store_up": {"": 0.0}, **self._read()}
-        return (_family(metric, samples[metric.name]) for metric in READ if metric.name in samples)
+        known = (metric for metric in gauges() if metric.name in samples)
+        return (_family(metric, samples[metric.name]) for metric in known)
 
     def _read(self) -> dict[str, Samples]:
         try:
@@ -194,32 +196,16 @@ def _clock_difference(delayq: HasServices) -> float:
 def samples_of(found: Status, clock_difference: float) -> dict[str, Samples]:
     """Return the samples of a store's status, by the metrics' names."""
     counts = found.counts
-    samples = {
+    samples: dict[str, float | None] = {
         "store_up": 1,
         "waiting_tasks": counts.scheduled,
-        "overdue_tasks": counts.overdue,
-        "oldest_overdue_seconds": _seconds(counts.now_ms, counts.oldest_overdue_ms) or 0,
         "in_flight_tasks": counts.in_flight,
-        "refused_tasks": counts.refused,
-        "paused_tasks": counts.paused,
-        "oldest_paused_seconds": max(
-            (pause.seconds_held(counts.now_ms) for pause in found.pauses), default=0
-        ),
-        "coming_back_seconds": max((pause.seconds_left for pause in found.pauses), default=0),
-        "dead_tasks": counts.dead,
-        "scanners": len(found.scanners),
-        "rules": counts.rules,
-        "troubled_rules": counts.troubled_rules,
-        "rules_late_seconds": max(0, _seconds(counts.now_ms, counts.rule_look_ms) or 0),
+        "next_due_seconds": between(counts.next_due_ms, counts.now_ms),
         "queues_complete": found.queues_complete,
         "clock_difference_seconds": clock_difference,
+        **{gauge.name: gauge.read(found) for check in quick() for gauge in check.gauges},
     }
-    if_known = {
-        "next_due_seconds": _seconds(counts.next_due_ms, counts.now_ms),
-        "store_age_seconds": _seconds(counts.now_ms, counts.began_ms),
-        "scanner_age_seconds": _seconds(counts.now_ms, counts.scanner_ms),
-    }
-    samples |= {name: value for name, value in if_known.items() if value is not None}
+    known = {name: {"": float(value)} for name, value in samples.items() if value is not None}
     by_queue = {}
     if found.queues_complete:
         by_queue = {
@@ -227,13 +213,7 @@ def samples_of(found: Status, clock_difference: float) -> dict[str, Samples]:
             "queue_overdue_tasks": _by_queue(found.queues, "overdue"),
         }
     labelled = {"paused_seconds": _paused(found), **by_queue}
-    return {**{name: {"": float(value)} for name, value in samples.items()}, **labelled}
-
-
-def _seconds(later_ms: int | None, earlier_ms: int | None) -> float | None:
-    if later_ms is None or earlier_ms is None:
-        return None
-    return (later_ms - earlier_ms) / 1000
+    return {**known, **labelled}
 
 
 def _paused(found: Status) -> Samples:

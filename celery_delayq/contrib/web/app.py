@@ -109,8 +109,8 @@ def header(visit: Visit, *, is_away: bool) -> Header:
         if is_away:
             return facts
         counts = visit.delayq.counts()
-        found = lines(services)
-        problems = [line.sentence for line in found if line.is_problem] + (visit.unread() or [])
+        found = [*lines(services), *(visit.unread() or ())]
+        problems = [line.sentence for line in found if line.is_problem]
         paused = [line.sentence for line in found if line.level == NOTE]
     except StoreError:
         return facts

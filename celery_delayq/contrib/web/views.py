@@ -234,7 +234,7 @@ def _shown(visit: Visit, found: ScheduledTask) -> Response:
         facts=dict(_facts(visit, found)),
         indented={} if visit.hides else dict(_indented(found)),
         headers=dict(_headers(found)),
-        problem=no_delivery(counts),
+        problem=wrong.sentence if (wrong := no_delivery(counts)) else "",
         behind=found.behind and f"It {behind_which(found, now, timezone.utc)}.",
         actions=suiting(found.state),
         events=_events(visit, found.id),

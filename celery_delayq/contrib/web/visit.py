@@ -30,6 +30,7 @@ from werkzeug.utils import redirect
 from werkzeug.wrappers import Request, Response
 
 from ...core.errors import InvalidOption
+from ...core.servers.risks import Line
 from ...core.store import selection
 from ...operations.cli.common import name_of
 from ...operations.methods import Operations
@@ -109,7 +110,7 @@ class Visit:
         user: The user's name, for the log.
         access: What the user may do, ``"write"`` or ``"read"``; empty until that is known.
         hides: Whether arguments are never shown.
-        unread: Returns a sentence for each queue that no worker reads; ``None`` if unknown.
+        unread: Returns a line for each queue that no worker reads; ``None`` if unknown.
         view: The name of the view; empty until it is found.
         answer: What came of the form that led here.
     """
@@ -119,7 +120,7 @@ class Visit:
     paths: MapAdapter
     templates: Environment
     hides: bool
-    unread: Callable[[], list[str] | None]
+    unread: Callable[[], list[Line] | None]
     user: str = ""
     access: str = ""
     view: str = ""

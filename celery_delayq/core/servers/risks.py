@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..errors import StoreError, StoreUnavailable
-from ..text import counted
+from ..text import counted, plain
 from .connection import NO_BROKER, Connection, packed, said_of
 from .endpoint import Endpoint, Server
 
@@ -312,11 +312,10 @@ class Line:
     found: str
     advice: str = ""
 
-    @classmethod
-    def of(cls, name: str, level: Level, sentence: str) -> Line:
-        """Return the line of a sentence whose first semicolon stands before the advice."""
-        found, _, advice = sentence.partition("; ")
-        return cls(name, level, found, advice)
+    def filled(self, *facts: object) -> Line:
+        """Return the line with *facts* in place of ``{}`` and ``{0}``, each for one row."""
+        shown = [plain(fact) for fact in facts]
+        return replace(self, found=self.found.format(*shown), advice=self.advice.format(*shown))
 
     @property
     def sentence(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import StoreDiffers, StoreError, StoreUnavailable
 from ..servers.connection import Connection, packed
 from ..servers.endpoint import Server
-from ..servers.risks import MOVES, check_alone, check_broker, masters
+from ..servers.risks import ERROR, MOVES, Line, check_alone, check_broker, masters
 from ..text import lasting, logger_of
 from .keys import KEYS, SCHEMA, Keys
 from .record import FORMAT
@@ -33,11 +33,12 @@ _NOBODY = (
     "delayq_url and delayq_prefix is started"
 )
 
-_EMPTIED = (
+_EMPTIED = Line(
+    "beginning", ERROR,
     "this store began {} ago, its scanner {} ago: its Redis was emptied or lost its data, and "
-    "tasks that waited before are gone; find out why, load a dump if you have one, and restart "
-    "the workers to end this message"
-)
+    "tasks that waited before are gone",
+    "find out why, load a dump if you have one, and restart the workers to end this message",
+)  # fmt: skip
 
 _TOO_OLD = (
     "tasks and rules of this store may have format %s, and this release reads formats up to %s: "
@@ -99,8 +100,8 @@ def _question(key: str, kind: str) -> list[bytes]:
     return packed([command, key, *rest])
 
 
-def emptied(began_ms: int | None, scanner_ms: int | None, now_ms: int) -> str:
-    """Say that a store is younger than one of its scanners; empty if it is not, or unknown.
+def emptied(began_ms: int | None, scanner_ms: int | None, now_ms: int) -> Line | None:
+    """Return the line of a store that is younger than one of its scanners; else ``None``.
 
     Args:
         began_ms: When the store, or a shard of it, was joined first; ``None``: unknown.
@@ -108,8 +109,8 @@ def emptied(began_ms: int | None, scanner_ms: int | None, now_ms: int) -> str:
         now_ms: The time by Redis's clock, like the others.
     """
     if began_ms is None or scanner_ms is None or began_ms <= scanner_ms:
-        return ""
-    return _EMPTIED.format(*(lasting((now_ms - then) / 1000) for then in (began_ms, scanner_ms)))
+        return None
+    return _EMPTIED.filled(*(lasting((now_ms - then) / 1000) for then in (began_ms, scanner_ms)))
 
 
 @dataclass(frozen=True)
@@ -271,12 +272,12 @@ class Registration:
             )
 
     def _warn_if_emptied(self, began_ms: int, now_ms: int) -> None:
-        sentence = emptied(began_ms, self.joined_ms, now_ms)
+        wrong = emptied(began_ms, self.joined_ms, now_ms)
         # Once: from then on it is younger than this scanner, whatever is emptied again.
-        if self._scanner and sentence and _EMPTIED not in self.warned:
-            self.warned.add(_EMPTIED)
+        if self._scanner and wrong and _EMPTIED.found not in self.warned:
+            self.warned.add(_EMPTIED.found)
             where = self._ours.url, self._scripts.keys.prefix
-            logger.error("the store %s, prefix %s, has lost its data: %s", *where, sentence)
+            logger.error("the store %s, prefix %s, has lost its data: %s", *where, wrong.sentence)
 
     def _warn(self, text: str, *facts: object) -> None:
         if text not in self.warned:

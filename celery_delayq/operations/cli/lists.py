@@ -462,8 +462,8 @@ def _notes(task: ScheduledTask, counts: Counts, pauses: list[Pause], zone: tzinf
         elif pause.what in lanes and pause.rate is not None:
             left = counted(pause.parked)
             yield f"{pause.what} comes back at {pause.rate:g} a second, and {left} are left"
-    if reason := no_delivery(counts):
-        yield reason
+    if wrong := no_delivery(counts):
+        yield wrong.sentence
 
 
 SHOWN = 50  # queues that fit on a screen
@@ -525,8 +525,8 @@ def _path_in_words(found: Status, services: Services) -> str:
 
 
 def _urgent(found: Status, now: datetime, zone: tzinfo) -> Iterator[str]:
-    if reason := no_delivery(found.counts):
-        yield reason
+    if wrong := no_delivery(found.counts):
+        yield wrong.sentence
     if (line := beginning(found.counts)).is_problem:
         yield line.sentence
     if not found.counts.is_exact:

@@ -17,7 +17,7 @@ import click
 from ...core.errors import StoreError
 from ...core.integration import startup
 from ...core.leaves import SCAN, call
-from ...core.servers.risks import NOTE
+from ...core.servers.risks import NOTE, Line
 from ...core.services import HasServices
 from ...core.store import KeyHolder, Outcome, Pause, lane_in_words
 from ...core.tasks import reading
@@ -247,27 +247,33 @@ _BOUNDS = {"cls": CeleryOption, "help_group": "Bounds", "show_default": True}
 def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> None:
     """Check that tasks are delivered in time, for a probe.
 
-    It prints a sentence for each problem, and exits with 1 if there is one. Problems are: no
-    scanner is alive, or the scanners use another broker than the app; a task has been overdue for
-    too long, or due and paused for too long; too many tasks are dead or refused; tasks resume too
-    slowly after a pause; no worker listens to a queue for which tasks wait, or to which they were
-    delivered; a store with another prefix has tasks for the app's queues, and no scanner; Redis is
-    full or nearly full, deletes waiting tasks when it is full, or cannot be read. It names a pause
-    at once, and counts it as a problem after --max-paused. A paused task is not overdue. It names
-    recurring rules whose task no living worker knows. If tasks wait, workers have a second to
-    answer; a silent one is not a problem.
+    It prints a sentence for each problem, and exits with 1 if there is one.
+
+    Problems are: the scanners have another broker than this app or reach it on other hosts, or
+    other processes use the store with different settings; the store began after one of its
+    scanners, as its Redis was emptied meanwhile; no scanner is alive, or the store is being
+    resharded; a task has been overdue for too long; too many tasks are refused; too many tasks are
+    dead; the next run of a recurring rule cannot be made, or was not written in time; a task has
+    been due and paused for too long, or resumed tasks are delivered so slowly that the last one
+    waits too long; the store's Redis is full or nearly full, or deletes waiting tasks when it is
+    full; the store cannot be read.
+
+    So is a queue for which tasks wait, or to which they were delivered, if no worker listens to it;
+    and a store with another prefix that has tasks for the app's queues, and no scanner. If tasks
+    wait, workers have a second to answer; a silent one is not a problem.
+
+    It names a pause at once, and counts it as a problem after --max-paused. A paused task is not
+    overdue. It names recurring rules whose task no living worker knows.
     """
     delayq = delayq_of(ctx)
     with ErrorSentences():
         bounds = Bounds(given["max_overdue"], given["max_dead"], given["max_paused"])
-        found = lines(delayq.services, bounds, here=here)
+        found = [*lines(delayq.services, bounds, here=here), *(() if here else _unread(delayq))]
         problems = [line.sentence for line in found if line.is_problem]
         notes = [line for line in found if line.level == NOTE]
         paused = [line.sentence for line in notes if line.name == "pauses"]
         unknown = [line.sentence for line in notes if line.name != "pauses"]
         restarts = restarts_here(delayq) if here and not problems else {}
-        if not here:
-            problems += _unread(delayq)
     if as_json:
         facts = {"healthy": not problems, "problems": problems, "paused": paused}
         facts["unknown_tasks"] = unknown
@@ -280,7 +286,7 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
         ctx.exit(1)
 
 
-def _unread(delayq: HasServices) -> list[str]:
+def _unread(delayq: HasServices) -> list[Line]:
     try:
         return unread(delayq.services)
     except StoreError:
