@@ -12,8 +12,7 @@ import promql_parser
 import pytest
 from prometheus_client import CollectorRegistry
 
-from celery_delayq.contrib.metrics import Collector, watch
-from celery_delayq.contrib.metrics.names import metrics
+from celery_delayq.contrib.metrics import Collector, names, watch
 from tests.app.support import FAR, LONG_AGO
 from tests.metrics.support import Scrape
 from tests.readme.document import DOCUMENTS
@@ -95,8 +94,26 @@ def test_promtool_reads_the_rules():
     assert f"SUCCESS: {len(alerts())} rules found" in done.stdout
 
 
-def test_each_alert_fires_when_it_should_and_not_before():
-    done = promtool("test", "rules", PLAYED)
+def played():
+    """The scenes for promtool, with the annotations that are the same in each."""
+    said = {one.name: one for one in names.alerts()}
+    alert = None
+    for line in PLAYED.read_text("utf-8").splitlines():
+        if named := re.search(r"alertname: (\w+)", line):
+            alert = said[named[1]]
+        yield line.replace("../../celery_delayq/contrib/metrics/alerts.yml", str(RULES))
+        indent, is_summary, _ = line.partition("summary: ")
+        if is_summary:
+            yield f"{indent}description: {json.dumps(alert.description)}"
+            yield f"{indent}runbook_url: celery_delayq/docs/runbook.md#{alert.section}"
+
+
+def test_each_alert_fires_when_it_should_and_not_before(tmp_path):
+    scenes = tmp_path / PLAYED.name
+    scenes.write_text("\n".join(played()), encoding="utf-8")
+
+    done = promtool("test", "rules", scenes)
+
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -133,7 +150,7 @@ def test_prometheus_can_read_each_expression_and_all_that_it_names_is_told(found
 
 def test_every_metric_is_on_the_dashboard():
     asked = " ".join(one for _, one in shown())
-    assert [one.name for one in metrics() if one.full_name not in asked] == ["build_info"]
+    assert [one.name for one in names.metrics() if one.full_name not in asked] == ["build_info"]
 
 
 def test_each_legend_names_labels_of_its_expression(found):
@@ -175,6 +192,6 @@ def test_the_exposition_says_what_each_metric_is(delayq):
     told = {one.name: (one.type, one.documentation) for one in registry.collect()}
 
     unknown = {"next_due_seconds", "store_age_seconds", "scanner_age_seconds"}
-    assert told.keys() == {one.full_name for one in metrics() if one.name not in unknown}
-    for one in metrics():
+    assert told.keys() == {one.full_name for one in names.metrics() if one.name not in unknown}
+    for one in names.metrics():
         assert told.get(one.full_name, (one.kind, one.says)) == (one.kind, one.says)
