@@ -15,10 +15,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .contrib.care import CareMethods
-    from .contrib.history import HistoryMethods
-    from .contrib.rules import RuleMethods
-    from .contrib.undo import UndoMethods
+    from .contrib.care import check, dump, load
+    from .contrib.history import newest
+    from .contrib.rules import every, face
+    from .contrib.undo import undoing
     from .core.errors import AlreadyScheduled, DelayQError, InvalidDueTime
     from .core.integration.apply_async import Defer, DelayQTask
     from .core.integration.delayq import DelayQ as _DelayQ
@@ -26,19 +26,35 @@ if TYPE_CHECKING:
     from .core.integration.results import ScheduledResult
     from .core.store import Outcome, State
     from .core.tasks.scheduled_task import ScheduledTask
+    from .operations import bulk, edits, health, pauses, selection, status
     from .operations.bulk import Item
-    from .operations.methods import Operations
 
-    # Written by python -m tests.types.face.
-    class DelayQ(
-        Operations,
-        CareMethods,
-        HistoryMethods,
-        RuleMethods,
-        UndoMethods,
-        _DelayQ,
-    ):
+    class DelayQ(_DelayQ):
         """The class, with the methods of the parts beside the core; see ``core/leaves.py``."""
+
+        # Written by python -m tests.types.face.
+        schedule_many = bulk.schedule_many
+        repair = check.repair
+        edit = edits.edit
+        rule = face.rule
+        rules = face.rules
+        history = newest.history
+        free = pauses.free
+        holder = pauses.holder
+        pause = pauses.pause
+        resume = pauses.resume
+        aselect = selection.aselect
+        select = selection.select
+        undo = undoing.undo
+        undo_all = undoing.undo_all
+        undoable = undoing.undoable
+        check = check.check
+        dump = dump.dump
+        every = every.every
+        health = health.health
+        load = load.load
+        pauses = pauses.pauses
+        status = status.status
 
 
 __version__ = "1.0.0"

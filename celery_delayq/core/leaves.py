@@ -2,7 +2,8 @@
 
     core -----leaf(name)-----> a leaf, on first use
        |-----call(point)-----> the leaves that have something to do there
-       '-----commands, steps-> by name; the command line and workers import them
+       |-----commands, steps-> by name; the command line and workers import them
+       '-----methods---------> of DelayQ, by name; each is imported on first use
     leaves ---import---> core and operations, which import none of them
 
 The ``__init__.py`` of a leaf has the functions that the core calls by name. ``./tests/run leaves``
@@ -34,6 +35,20 @@ ADVANCED = "on_advance"  # a test has moved the clock of an isolated app
 
 FOLDER = "celery_delayq.contrib"
 OPERATIONS = "celery_delayq.operations"
+# The methods of the operations, as a leaf names its own.
+METHODS = {
+    "schedule_many": "bulk",
+    "edit": "edits",
+    "health": "health",
+    "free": "pauses",
+    "holder": "pauses",
+    "pause": "pauses",
+    "pauses": "pauses",
+    "resume": "pauses",
+    "aselect": "selection",
+    "select": "selection",
+    "status": "status",
+}
 
 
 class Leaf(NamedTuple):
@@ -46,7 +61,8 @@ class Leaf(NamedTuple):
         worker_step: Its step for workers: ``.module:Class``, ``:Class`` if that is in the
             ``__init__.py``, or empty.
         consumer_step: The same for a worker's consumer.
-        methods: The class of the methods that it gives to ``DelayQ``, in the same form.
+        methods: The names of the methods that it gives to ``DelayQ``, with the module of each: a
+            function there of that name, which takes ``delayq`` first.
     """
 
     folder: str
@@ -54,31 +70,34 @@ class Leaf(NamedTuple):
     commands: Mapping[str, str] = MappingProxyType({})
     worker_step: str = ""
     consumer_step: str = ""
-    methods: str = ""
+    methods: Mapping[str, str] = MappingProxyType({})
 
 
 _CARE = dict.fromkeys(("check", "doctor", "dump", "load", "reshard", "upgrade"), "commands")
+_CARE_METHODS = {"check": "check", "repair": "check", "dump": "dump", "load": "load"}
 _HISTORY = {"history": "command"}
 _RULES = {"rules": "command"}
+_RULES_METHODS = {"every": "every", "rule": "face", "rules": "face"}
 _RULES_AT = (SCAN, CONFIGURED, CHECKS, ADVANCED)
+_UNDO_METHODS = dict.fromkeys(("undo", "undo_all", "undoable"), "undoing")
 
 LEAVES = {
     "adoption": Leaf("adoption", consumer_step=".adopting:AdoptingStep"),
     "canvas": Leaf("canvas", at=(CONFIGURED,)),
-    "care": Leaf("care", commands=_CARE, methods=":CareMethods"),
+    "care": Leaf("care", commands=_CARE, methods=_CARE_METHODS),
     "cluster": Leaf("cluster"),
     "control": Leaf("control", at=(SET_UP, WORKER, COMMAND_LINE)),
     "copies": Leaf("copies", consumer_step=":GuardingStep"),
     "django": Leaf("django", at=(DJANGO,)),
     "events": Leaf("events", at=(HOOKS, SET_UP)),
     "held": Leaf("held", consumer_step=":HoldingStep"),
-    "history": Leaf("history", commands=_HISTORY, methods=":HistoryMethods"),
+    "history": Leaf("history", commands=_HISTORY, methods={"history": "newest"}),
     "metrics": Leaf("metrics", at=(SCAN,), worker_step=":MetricsStep"),
     "putoff": Leaf("putoff", (SET_UP, CONFIGURED, WORKER), consumer_step=":NotingStep"),
-    "rules": Leaf("rules", _RULES_AT, _RULES, ".step:RulesStep", methods=":RuleMethods"),
+    "rules": Leaf("rules", _RULES_AT, _RULES, ".step:RulesStep", methods=_RULES_METHODS),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("testing"),
-    "undo": Leaf("undo", commands={"undo": "command"}, methods=":UndoMethods"),
+    "undo": Leaf("undo", commands={"undo": "command"}, methods=_UNDO_METHODS),
     "web": Leaf("web", commands={"web": "command"}),
 }
 
@@ -114,12 +133,31 @@ def steps() -> list[tuple[str, str]]:
     ]
 
 
-def methods() -> list[type]:
-    """Import and return the classes whose methods ``DelayQ`` has beside those of the core."""
-    paths = [f"{OPERATIONS}.methods:Operations"] if OPERATIONS else []
-    paths += [f"{_module(leaf_)}{leaf_.methods}" for leaf_ in LEAVES.values() if leaf_.methods]
-    found = (path.partition(":") for path in paths)
-    return [getattr(import_module(module), name) for module, _, name in found]
+class Method:
+    """A method of ``DelayQ``, as the function that it is once it was imported, on first use."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __get__(self, delayq: object, owner: type) -> Any:
+        try:
+            function = getattr(import_module(self.module), self._name)
+        except ModuleNotFoundError:  # of an extra: to call it raises, to look at all methods not
+            return lambda *_, **__: import_module(self.module)
+        setattr(self._owner, self._name, function)
+        return function.__get__(delayq, owner)
+
+
+def methods() -> dict[str, Method]:
+    """Return the methods that ``DelayQ`` has beside those of the core."""
+    places = [(OPERATIONS, METHODS)] if OPERATIONS else []
+    places += [(_module(leaf_), dict(leaf_.methods)) for leaf_ in LEAVES.values()]
+    return {
+        name: Method(f"{place}.{module}") for place, of in places for name, module in of.items()
+    }
 
 
 def commands() -> list[str]:

@@ -1,6 +1,6 @@
 """Operations beside the core's; a module is imported when its method of ``DelayQ`` is first used.
 
-    methods --> bulk       schedule_many
+    DelayQ ---> bulk       schedule_many
             --> edits      edit
             --> pauses     pause, resume, pauses; and holder, free of unique keys
             --> status, health

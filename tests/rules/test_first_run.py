@@ -7,7 +7,7 @@ from celery.beat import ScheduleEntry
 from celery.schedules import crontab
 
 from celery_delayq.contrib.rules.declared import Declared
-from celery_delayq.contrib.rules.every import every
+from celery_delayq.contrib.rules.every import set_rule
 from celery_delayq.contrib.rules.plan import SOON, Taken
 from celery_delayq.contrib.rules.step import Guard
 from celery_delayq.core import clock
@@ -32,7 +32,7 @@ def take(delayq, report):
     def take(schedule, ago=None, **known):
         before = now(delayq)
         taken = Taken(before - ago if ago is not None else None, **known)
-        every(delayq.services, "r", report.s(7), schedule, source="redbeat", taken=taken)
+        set_rule(delayq.services, "r", report.s(7), schedule, source="redbeat", taken=taken)
         after = now(delayq)
         write(delayq)
         return runs(delayq), before, after
@@ -126,11 +126,13 @@ def test_what_is_due_in_this_moment_is_still_sent_by_beat(take):
 
 def test_a_changed_entry_keeps_its_phase_and_another_interval_begins_anew(delayq, report, take):
     [due], before, _ = take(SOME, HOUR)
-    every(delayq.services, "r", report.s(8), SOME, source="redbeat", taken=Taken())
+    set_rule(delayq.services, "r", report.s(8), SOME, source="redbeat", taken=Taken())
     write(delayq)
     assert runs(delayq) == [due]
     before = now(delayq)
-    every(delayq.services, "r", report.s(8), 2 * SOME, source="redbeat", taken=Taken(before - DAY))
+    set_rule(
+        delayq.services, "r", report.s(8), 2 * SOME, source="redbeat", taken=Taken(before - DAY)
+    )
     after = now(delayq)
     write(delayq)
     [due] = runs(delayq)
@@ -143,7 +145,7 @@ def test_another_schedule_runs_no_slot_of_before(delayq, redis, take, sent, sche
     report = delayq.app.tasks["report"]
     set_fields(redis, "r", offset=lambda _: str(3 * 3_600_000), since=lambda _: "1")
     before = now(delayq)
-    made = every(delayq.services, "r", report.s(7), schedule, source="redbeat", taken=Taken())
+    made = set_rule(delayq.services, "r", report.s(7), schedule, source="redbeat", taken=Taken())
     write(delayq)
     coming = runs(delayq)
     assert coming[0] > before

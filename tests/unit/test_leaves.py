@@ -1,19 +1,27 @@
 """The core knows leaves by their names, and imports each only when it is used."""
 
+import inspect
 import subprocess
 import sys
 from importlib import import_module
+from unittest.mock import create_autospec
 
 import pytest
+from celery import Celery
 
+from celery_delayq import DelayQ
 from celery_delayq.core import leaves
 from celery_delayq.errors import NoLeaf
 from tests.types import face
 
-NOT_POINTS = ("_CARE", "_HISTORY", "_RULES", "FOLDER", "LEAVES", "OPERATIONS")
-POINTS = {one for name, one in vars(leaves).items() if name.isupper() and name not in NOT_POINTS}
-# These change something in an app as soon as it has a DelayQ, or give that methods.
-AT_ONCE = {"care", "control", "events", "history", "putoff", "rules", "undo"}
+NOT_POINTS = ("FOLDER", "OPERATIONS")
+POINTS = {
+    one
+    for name, one in vars(leaves).items()
+    if name.isupper() and isinstance(one, str) and name not in NOT_POINTS
+}
+# These change something in an app as soon as it has a DelayQ.
+AT_ONCE = {"control", "events", "putoff"}
 
 
 @pytest.mark.parametrize("name", leaves.LEAVES)
@@ -37,6 +45,37 @@ def test_a_leaf_that_was_taken_out_is_missed_by_its_name(monkeypatch):
     )
 
 
+def test_a_method_is_a_function_that_its_own_module_has():
+    for name, method in leaves.methods().items():
+        function = getattr(import_module(method.module), name)
+        assert getattr(DelayQ, name) is function
+        assert next(iter(inspect.signature(function).parameters)) == "delayq"
+
+
+def test_a_double_of_the_class_has_the_signature_of_each_method():
+    delayq = create_autospec(DelayQ)(Celery(broker="redis://"))
+    delayq.undo("a", now=True)
+    delayq.undo.assert_called_once_with("a", now=True)
+    with pytest.raises(TypeError):
+        delayq.undo_all()
+
+
+def test_a_double_of_one_method_finds_it_unused():
+    # mock takes what a class itself has as it stands, and asks only for what it inherits.
+    assert vars(DelayQ).keys() & leaves.methods().keys() == set()
+
+
+def test_only_a_call_misses_the_package_of_a_method_that_needs_one():
+    program = (
+        "import sys; sys.modules['cronsim'] = None; from unittest.mock import create_autospec\n"
+        f"{APP}; create_autospec(DelayQ)\n"
+        "try: delayq.rules()\n"
+        "except ModuleNotFoundError as error: assert error.name == 'cronsim'\n"
+        "else: assert False\n"
+    )
+    loaded_after(program)
+
+
 def test_type_checkers_see_the_methods_of_each_leaf():
     text = face.FACE.read_text("utf-8")
     assert text == face.written(), "write it anew: python -m tests.types.face"
@@ -44,7 +83,7 @@ def test_type_checkers_see_the_methods_of_each_leaf():
 
 def loaded_after(program):
     """The leaves that a process has imported after these statements."""
-    code = f"import sys; from celery import Celery; {program}; print(*sys.modules)"
+    code = f"import sys; from celery import Celery; {program}\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     names = {f"{leaves.FOLDER}.{one.folder}": name for name, one in leaves.LEAVES.items()}
@@ -60,9 +99,9 @@ APP = "from celery_delayq import DelayQ; delayq = DelayQ(Celery(broker='redis://
         ("import celery_delayq.operations.cli", {"control"}),
         ("import celery_delayq.contrib.pytest", set()),
         (APP, AT_ONCE),
-        (f"{APP}; delayq.scanner()", AT_ONCE | {"canvas"}),
-        (f"{APP}; delayq.dump()", AT_ONCE),
-        (f"{APP}; delayq.history(0)", AT_ONCE | {"canvas"}),
+        (f"{APP}; delayq.scanner()", AT_ONCE | {"canvas", "rules"}),
+        (f"{APP}; delayq.dump()", AT_ONCE | {"care"}),
+        (f"{APP}; delayq.history(0)", AT_ONCE | {"canvas", "history", "rules"}),
         ("import celery_delayq.contrib.metrics", {"metrics"}),
     ],
 )

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from celery_delayq import DelayQ
 from celery_delayq.contrib.rules import face
+from celery_delayq.core import leaves
 from tests.rules.support import every as set_rule
 from tests.rules.support import set_back, set_fields, write
 from tests.support.shards import each
@@ -204,7 +206,7 @@ def test_a_place_behind_the_end_has_no_rules(browser, digest):
 
 
 @pytest.fixture
-def without_cronsim(monkeypatch):
+def without_cronsim(app, monkeypatch):
     """As if cronsim was not installed, in a process that has not looked at rules."""
 
     class Missing(importlib.abc.MetaPathFinder):
@@ -216,6 +218,7 @@ def without_cronsim(monkeypatch):
     for name in [*sys.modules]:
         if name == "cronsim" or name.startswith("celery_delayq.contrib.rules."):
             monkeypatch.delitem(sys.modules, name)
+    app.delayq.__class__ = type("Unused", (DelayQ,), leaves.methods())
 
 
 def test_without_cronsim_one_sentence_says_how_to_install_it(browser, scheduled, without_cronsim):

@@ -31,7 +31,7 @@ from operator import attrgetter
 from typing import Any
 
 from ...core.errors import InvalidOption
-from ...core.services import Services
+from ...core.services import HasServices, Services
 from ...core.store.calls import Shard
 from ...core.store.entries import Entries
 from ...core.store.membership import check_types
@@ -184,6 +184,19 @@ class Repaired:
     def __bool__(self) -> bool:
         """Whether the finding is resolved."""
         return self.what != "left"
+
+
+def check(delayq: HasServices) -> Iterator[Finding]:
+    """The inconsistencies of the store, read slice by slice as you iterate.
+
+    It changes nothing, and ignores operations in progress. It can find a template that counts
+    too many records only while no task is scheduled.
+
+    Returns:
+        Findings with ``kind``, ``id``, ``sentence`` and ``repair``: the action of
+        :meth:`repair` in words, or empty. No findings if the store is consistent.
+    """
+    return check_store(delayq.services.entries)
 
 
 def check_store(entries: Entries) -> Iterator[Finding]:
@@ -411,11 +424,27 @@ def _recounted(shard: Shard, counted: dict[bytes, list[Finding]]) -> set[bytes]:
     return done
 
 
-def repair(services: Services, finding: Finding) -> Repaired:
-    """Repair one finding, if it still holds; see :meth:`DelayQ.repair`."""
+def repair(delayq: HasServices, finding: Finding) -> Repaired:
+    """Repair a finding of :meth:`check` if it still holds; change nothing else.
+
+    The repairing step checks the finding again first. To repair a template's count, it reads
+    all records.
+
+    Args:
+        finding: A finding from this app's store.
+
+    Returns:
+        An object whose ``what`` is one of: ``done``; ``back``: the task waits again; ``dead``,
+        with the ``reason``; ``lost``: its record was gone, and its place is now removed;
+        ``gone``: the problem no longer existed, and nothing was done; ``left``: not repairable,
+        only reported. It is false only for ``left``.
+
+    Raises:
+        InvalidOption: it is not a finding.
+    """
     if not isinstance(finding, Finding):
         raise InvalidOption("finding", finding, "one that check gave")
-    (repaired,) = (each for some in repair_many(services, [finding]) for each in some)
+    (repaired,) = (each for some in repair_many(delayq.services, [finding]) for each in some)
     return repaired
 
 

@@ -284,7 +284,7 @@ def dump(ctx: click.Context, /, wait: float, **_: Any) -> None:
     unread = Counter[str]()  # how many lines this release could not load, by kind
 
     def lines() -> Iterator[Line]:
-        for line in dump_of(delayq.services):
+        for line in dump_of(delayq):
             latest[line["kind"]] = line
             unread[line["kind"]] += _is_unread(line)
             if line["kind"] == DUMP:

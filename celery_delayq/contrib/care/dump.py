@@ -22,7 +22,7 @@ from ...core.errors import StoreError
 from ...core.message.broker import Broker
 from ...core.message.headers import DUE_HEADER
 from ...core.message.outgoing import list_key
-from ...core.services import Services
+from ...core.services import HasServices, Services
 from ...core.store import label_of
 from ...core.store.calls import Shard
 from ...core.store.entries import Entries
@@ -143,8 +143,22 @@ def _step(shard: Shard, members: Sequence[bytes]) -> Any:
     return shard.scripts.call("dump", max_bytes=READ_BYTES, members=members)
 
 
-def dump(services: Services) -> Iterator[Line]:
-    """Yield the lines of a dump, reading while you iterate; see :meth:`DelayQ.dump`."""
+def dump(delayq: HasServices) -> Iterator[dict[str, Any]]:
+    """All tasks and pauses in the store, read as you iterate.
+
+    It changes nothing. Tasks scheduled meanwhile are not included; tasks that leave meanwhile
+    may be. So before you move a store, pause everything and stop scheduling.
+
+    Returns:
+        Dictionaries for ``json.dumps``: a header of ``kind`` ``dump``; one for each pause and
+        task; and a footer of ``kind`` ``end``, with their number. A dump without its footer is
+        incomplete.
+
+    Raises:
+        StoreDiffers: the store was emptied during the dump.
+        kombu.exceptions.OperationalError: Redis cannot be reached.
+    """
+    services = delayq.services
     yield _first(services)
     for pause in services.entries.pauses():
         yield line_of(

@@ -29,7 +29,7 @@ from ...core.errors import (
 )
 from ...core.message.headers import EXPIRES_HEADER
 from ...core.message.outgoing import OutgoingMessage, Route, header_of, list_header, record_of
-from ...core.services import Services
+from ...core.services import HasServices, Services
 from ...core.store import label_of, lane_for
 from ...core.store.entries import OldEntry, restore
 from ...core.store.record import (
@@ -90,15 +90,43 @@ class Loaded:
 
 
 def load(
-    services: Services,
+    delayq: HasServices,
     lines: Lines,
     *,
+    skip_existing: bool = False,
+    paused: bool = False,
+    dry_run: bool = False,
     progress: Callable[[Loaded], object] | None = None,
-    **options: bool,
 ) -> Loaded:
-    """Load a dump; see :meth:`DelayQ.load`."""
+    """Load a :meth:`dump`, with its ids, due times, keys, tags, attempts and dead tasks.
+
+    It first restores the pauses. Messages are routed for this app's broker. A task that is
+    already here stays as it is, and a task that has left this store since it was scheduled does
+    not come back. So you can repeat the same call: at any time while the store is paused, and
+    otherwise as long as ``delayq_remember`` says.
+
+    Args:
+        lines: The output of :meth:`dump`, or the same as lines of JSON, or an open file of
+            them. Consumed in slices of 100.
+        skip_existing: Skip tasks whose id or key belongs to another task waiting here.
+        paused: First pause everything.
+        dry_run: Only count the readable tasks; do not check whether their ids and keys are
+            taken.
+        progress: Called after each slice with the ``Loaded`` so far.
+
+    Returns:
+        How many tasks were ``loaded``, are ``here`` already, had ``left`` or were ``skipped``;
+        why others were ``refused``; and which were ``unreadable`` when they were dumped. It is
+        true if none was refused or unreadable.
+
+    Raises:
+        InvalidDump: it is not a dump, is cut off, or has a damaged line. The lines before that
+            are loaded.
+        kombu.exceptions.OperationalError: Redis cannot be reached. Loaded tasks stay.
+    """
     whole = Loaded()
-    for part in steps(services, lines, **options):
+    options = {"skip_existing": skip_existing, "paused": paused, "dry_run": dry_run}
+    for part in steps(delayq.services, lines, **options):
         whole.add(part)
         if progress is not None:
             progress(whole)

@@ -72,7 +72,7 @@ def history(
     if task_id is not None and bulk is not None:
         raise click.UsageError("Name a task by --id, or a --bulk, not both.", ctx)
     with UsageErrors(), ErrorSentences():
-        events = newest(delayq.services, limit=limit, of=task_id, bulk=bulk)
+        events = newest(delayq, limit, of=task_id, bulk=bulk)
         kept = delayq.services.settings.history
     if as_json:
         for event in events:

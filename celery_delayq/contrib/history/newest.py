@@ -10,7 +10,7 @@ from itertools import islice
 
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
-from ...core.services import Services
+from ...core.services import HasServices, Services
 from ...core.settings import LONGEST_HISTORY
 from ...core.store import HistoryEntry, What, label_of
 from ...core.store.keys import checked_id
@@ -54,13 +54,37 @@ class Event:
 
 
 def history(
-    services: Services,
-    *,
+    delayq: HasServices,
     limit: int | None = None,
+    *,
     of: Named | None = None,
     bulk: str | None = None,
 ) -> list[Event]:
-    """Return the last events, the newest first; see :meth:`DelayQ.history`."""
+    """The last events of tasks and pauses, each with the name of its author, if that is known.
+
+    A change of many tasks is one event, with their number as its ``count``. Its ``bulk`` names
+    it: ``history(bulk=event.bulk)`` returns the event, and one for each of its tasks.
+
+    The setting ``delayq_history`` turns this on, and says how many to keep of each kind: events
+    of tasks that were changed by themselves; changes of many, and pauses; and tasks of such
+    changes. So a change of many pushes no task's event out. If its own tasks are too many, the
+    latest are kept.
+
+    Args:
+        limit: The maximum number of events.
+        of: Only the events of this task, also those in changes of many.
+        bulk: Only this change of many, and then its tasks.
+
+    Returns:
+        Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task``, ``queue``,
+        ``actor``, ``count`` and ``bulk``, newest first. ``task`` is empty if this app has no
+        such task, and none of its latest ones is in the store; ``queue`` is empty if it is
+        neither one of the app's queues, nor paused, nor the queue of a task due next.
+
+    Raises:
+        InvalidOption: *limit* is not a whole number, or below 0; or *bulk* is no such name.
+    """
+    services = delayq.services
     check_limit(limit, "events")
     events = list(islice(_rows(services, limit, of, bulk), limit))
     labels = {event.labels[0] for event in events if event.labels}

@@ -128,7 +128,7 @@ def rules(
         elif action == "edit":
             answers = [_edit(ctx, services, name, edit) for name in names]
         else:
-            answers = [_act(ctx, face.rule(services, name), name, action) for name in names]
+            answers = [_act(ctx, face.named(services, name), name, action) for name in names]
     if not all(answers):
         ctx.exit(1)
 
@@ -153,7 +153,7 @@ class Edit(NamedTuple):
 def _edit(ctx: click.Context, services: Services, name: str, edit: Edit) -> bool:
     from . import face
 
-    rule = face.rule(services, name)
+    rule = face.named(services, name)
     if rule is None:
         ctx.obj.error(plain(f"there is no rule {name}"))
         return False
@@ -161,7 +161,7 @@ def _edit(ctx: click.Context, services: Services, name: str, edit: Edit) -> bool
         is_done = rule.back_to_code()
     else:
         is_done = rule.edit(edit.schedule, tz=edit.tz, dialect=edit.dialect)
-    now = face.rule(services, name)
+    now = face.named(services, name)
     has = f"has the schedule {now.schedule} ({now.tz})" if now else "is gone"
     said = f"rule {name} {has}" + ("" if is_done else " already")
     (ctx.obj.echo if is_done else ctx.obj.error)(plain(said))

@@ -19,7 +19,7 @@ from ...core import clock
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.hooks import actor
-from ...core.services import Services
+from ...core.services import HasServices, Services
 from ...core.store.keys import checked_name
 from .. import rule_store as store
 from ..rule_store import RowEdit, Stored, ms_of
@@ -211,7 +211,18 @@ class Listed(NamedTuple):
     unreadable: list[str]
 
 
-def rule(services: Services, name: str, said: str = "") -> Rule | None:
+def rule(delayq: HasServices, name: str) -> Rule | None:
+    """The rule of this name, or ``None``."""
+    return named(delayq.services, name)
+
+
+def rules(delayq: HasServices, *, tag: str | None = None) -> list[Rule]:
+    """All rules that this version can read, by name; with *tag*, those whose runs have it."""
+    read, _ = all_rules(delayq.services)
+    return [each for each in read if tag is None or tag in each.tags]
+
+
+def named(services: Services, name: str, said: str = "") -> Rule | None:
     """Return the rule of a name, or ``None``.
 
     With *said*, a rule that only a later release can read is returned with this plan.
@@ -231,12 +242,6 @@ def rule(services: Services, name: str, said: str = "") -> Rule | None:
 def is_there(services: Services, name: str) -> bool:
     """Whether there is a rule of this name, perhaps one that this version cannot read."""
     return any(not rule.is_removed for rule in store.find_all(services.entries, checked(name)))
-
-
-def rules(services: Services, *, tag: str | None = None) -> list[Rule]:
-    """Return all rules, by name, but for those that this version cannot read."""
-    read, _ = all_rules(services)
-    return [each for each in read if tag is None or tag in each.tags]
 
 
 def all_rules(services: Services) -> tuple[list[Rule], dict[str, str]]:

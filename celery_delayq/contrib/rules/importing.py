@@ -40,7 +40,7 @@ from ...operations.cli.output import Column, Screen, table
 from .. import rule_store as store
 from . import face
 from .declared import BEAT, CLEANUP, with_header
-from .every import app_of, checked_plan, every
+from .every import app_of, checked_plan, set_rule
 from .plan import Taken, Timing, plan_of, timing_of
 
 NEW, CHANGED, SAME, SKIPPED, REFUSED = "new", "changed", "same", "skipped", "refused"
@@ -263,7 +263,7 @@ def _plan(services: Services, source: str, entry: Entry) -> Step:
         raise ValueError(f"its name is no text of 1 to {face.LONGEST_NAME} bytes")
     if entry.name in {*(services.app.conf.beat_schedule or ()), CLEANUP}:
         return Step(entry, SKIPPED, _OF_CELERY + _OFF * (not entry.is_enabled))
-    rule, before = face.rule(services, entry.name), store.find(services.entries, entry.name)
+    rule, before = face.named(services, entry.name), store.find(services.entries, entry.name)
     # A rule that is set in code, or by another import, is not this import's to change.
     if rule is not None and rule.source != source:
         raise InvalidOption("name", entry.name, "a name that no rule of another source has")
@@ -278,10 +278,10 @@ def _plan(services: Services, source: str, entry: Entry) -> Step:
 
 def _carry_out(services: Services, source: str, step: Step) -> Step:
     entry = step.entry
-    before = face.rule(services, entry.name)
+    before = face.named(services, entry.name)
     if before is not None and not entry.is_enabled:
         before.pause()  # before it has another schedule, or a run of that might leave
-    rule = every(
+    rule = set_rule(
         services,
         entry.name,
         entry.signature,

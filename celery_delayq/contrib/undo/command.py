@@ -28,7 +28,8 @@ from ...operations.cli.common import (
     zoned,
 )
 from ...operations.cli.output import Column, Screen, table
-from .undoing import Undoable, Undone, undo_bulk, undo_one, undoable
+from . import undoing
+from .undoing import Undoable, Undone
 
 _NO_UNDO = "Nothing is kept: the setting delayq_undo is 0."
 _MOST_SHOWN = 5  # reasons why tasks of a bulk are not back
@@ -68,7 +69,7 @@ def undo(
         raise click.UsageError("Name tasks by id, or a --bulk, not both.", ctx)
     if bulk is not None:
         with UsageErrors():
-            is_done = _told_of_many(ctx, undo_bulk(delayq.services, bulk, now=now))
+            is_done = _told_of_many(ctx, undoing.undo_all(delayq, bulk, now=now))
     elif ids:
         answers = [_undo_one(ctx, delayq, task_id, now=now) for task_id in ids]
         is_done = all(answers)
@@ -83,7 +84,7 @@ def undo(
 def _undo_one(ctx: click.Context, delayq: HasServices, task_id: str, *, now: bool) -> bool:
     with ErrorSentences():
         try:
-            due = undo_one(delayq.services, task_id, now=now)
+            due = undoing.undo(delayq, task_id, now=now)
         except StoreError:
             raise
         except DelayQError as error:
@@ -104,7 +105,7 @@ def _told_of_many(ctx: click.Context, undone: Undone) -> bool:
 
 
 def _list(ctx: click.Context, delayq: HasServices, *, as_json: bool) -> None:
-    found = sorted(_cancels(undoable(delayq.services)), reverse=True)
+    found = sorted(_cancels(undoing.undoable(delayq)), reverse=True)
     if as_json:
         for when, name, count in found:
             which = {"bulk": name, "count": count} if count else {"id": name}

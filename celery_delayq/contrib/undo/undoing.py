@@ -11,13 +11,13 @@ from urllib.parse import unquote
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption, NotUndone
 from ...core.hooks import part_of
-from ...core.services import Services
+from ...core.services import HasServices, Services
 from ...core.store import Cancelled, Outcome
 from ...core.store.calls import Shard
 from ...core.store.entries import to_ask
 from ...core.store.keys import target_of
 from ...core.store.lookup import UNDO_PARTS
-from ...core.tasks.scheduled_task import Named, id_of
+from ...core.tasks.scheduled_task import Named, id_of, of_one_task
 from ...core.text import counted
 
 CHUNK = 50  # tasks of one call: some 5 ms of Redis's time
@@ -72,15 +72,31 @@ class Undone:
         return lost + [str(error) for error in self.refused]
 
 
-def undo_one(services: Services, task_id: Named, *, now: bool = False) -> datetime:
-    """Bring back a task; see :meth:`DelayQ.undo`."""
-    (answer,) = undo(services, [id_of(task_id)], now=now)
+@of_one_task
+def undo(delayq: HasServices, task_id: Named, *, now: bool = False) -> datetime:
+    """Bring back a task that was cancelled or removed: it waits again, as it was.
+
+    The setting ``delayq_undo`` says for how long, and of how many tasks, that can be done. The
+    task has its id, due time, tags and attempts, its key if no other task has that, and its
+    result is no longer ``REVOKED``.
+
+    Args:
+        task_id: As for :meth:`cancel`; a key names no task that has left.
+        now: Whether the task is due now if its due time has come since it was cancelled.
+
+    Returns:
+        Its due time, UTC.
+
+    Raises:
+        NotUndone: it cannot be brought back; ``reason`` and the sentence say why.
+    """
+    (answer,) = undo_some(delayq.services, [id_of(task_id)], now=now)
     if isinstance(answer, NotUndone):
         raise answer
     return from_ms(answer)
 
 
-def undo(
+def undo_some(
     services: Services, task_ids: Sequence[str], *, now: bool = False
 ) -> list[int | NotUndone]:
     """Bring back cancelled tasks.
@@ -96,17 +112,36 @@ def undo(
     return _told(services, _undo(services, task_ids, now=now))
 
 
-def undo_bulk(
-    services: Services,
+def undo_all(
+    delayq: HasServices,
     bulk: str,
     *,
     now: bool = False,
     progress: Callable[[Undone], object] | None = None,
 ) -> Undone:
-    """Bring back the tasks of a bulk; see :meth:`DelayQ.undo_all`."""
+    """Bring back the tasks that one change of many cancelled or removed, as far as it is kept.
+
+    The setting ``delayq_undo`` says for how long, and of how many tasks, that is. You can
+    repeat the call: it goes on with those that are not back.
+
+    Args:
+        bulk: The ``bulk`` of the ``Count`` that the change returned.
+        now: As for :meth:`undo`.
+        progress: Called after each 50 tasks with the result so far.
+
+    Returns:
+        How many are ``done``; why others were ``refused``, a list of ``NotUndone``; and how
+        many are ``lost``, as no undo of theirs is kept any more (``None``: no change of that
+        name is known). It is true if all are back, from this call or earlier ones.
+
+    Raises:
+        InvalidOption: *bulk* is not such a name.
+        kombu.exceptions.OperationalError: Redis cannot be reached. What is back stays.
+    """
+    services = delayq.services
     if not isinstance(bulk, str) or not bulk.isalnum():
         raise InvalidOption("bulk", bulk, "the bulk of a Count, as a cancel of many returned it")
-    undone, tasks = Undone(), undoable(services, bulk)
+    undone, tasks = Undone(), _undoable(services, bulk)
     while some := [task.id for task in islice(tasks, CHUNK)]:
         with part_of(bulk):
             answers = _undo(services, some, now=now)
@@ -139,13 +174,18 @@ def _told(services: Services, answers: dict[str, int | NotUndone]) -> list[int |
     return list(answers.values())
 
 
-def undoable(services: Services, bulk: str = "") -> Iterator[Undoable]:
-    """Yield the tasks that an undo can bring back, in no order; each at least once.
+def undoable(delayq: HasServices) -> Iterator[Undoable]:
+    """The cancelled tasks that an undo can bring back, in no order, read as you iterate.
 
-    Args:
-        services: The app's.
-        bulk: Only those of this bulk.
+    Returns:
+        Objects with ``id``, ``when`` it was cancelled, and the ``bulk`` of which it was one, or
+        an empty text.
     """
+    return _undoable(delayq.services)
+
+
+def _undoable(services: Services, bulk: str = "") -> Iterator[Undoable]:
+    """Yield the tasks that an undo can bring back, or those of a bulk; each once."""
     seen = set[str]()
     for shard in services.entries.shards:
         for part in UNDO_PARTS:

@@ -40,10 +40,12 @@ from ...core.text import counted, lasting, logger_of, plain
 from ...operations.health import lines
 from ...operations.queues import Look
 from . import guard, many, store_views, views, words
-from .visit import Face, Visit, answer_in, ask_again
+from .visit import Visit, answer_in, ask_again
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from ... import DelayQ
 
 logger = logger_of(__name__)
 
@@ -161,7 +163,7 @@ class Pages:
         trusted: Iterable[str] = (),
         hosts: Iterable[str] = (),
     ) -> None:
-        self._delayq = cast(Face, delayq)
+        self._delayq = cast("DelayQ", delayq)
         self._hides = hides
         self._trusted, self._hosts = tuple(trusted), tuple(hosts)
         self._unread = Look(delayq.services, LOOK_EVERY)

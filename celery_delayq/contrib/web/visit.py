@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from jinja2 import Environment
@@ -33,8 +33,10 @@ from ...core.errors import InvalidOption
 from ...core.servers.risks import Line
 from ...core.store import selection
 from ...operations.cli.common import name_of
-from ...operations.methods import Operations
 from .telling import tell
+
+if TYPE_CHECKING:
+    from ... import DelayQ
 
 LONGEST = 3_500  # of a URL: gunicorn takes 4,094, with the path where the pages are mounted
 MOST_DIGITS = 18  # of a number: those of 64 bits
@@ -89,15 +91,6 @@ class Answer(NamedTuple):
 NO_ANSWER = Answer()
 
 
-class Face(Operations):
-    """The methods of ``DelayQ`` that the page calls; those of other leaves, too."""
-
-    history: Callable[..., list[Any]]
-    rule: Callable[..., Any]
-    undo: Callable[..., Any]
-    undo_all: Callable[..., Any]
-
-
 @dataclass(frozen=True)
 class Visit:
     """One request to the pages.
@@ -115,7 +108,7 @@ class Visit:
         answer: What came of the form that led here.
     """
 
-    delayq: Face
+    delayq: DelayQ
     request: Request
     paths: MapAdapter
     templates: Environment

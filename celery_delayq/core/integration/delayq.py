@@ -30,11 +30,11 @@ from ..message.body import signature_of
 from ..scheduling.intercept import scheduling_amqp
 from ..scheduling.options import TaskOptions, as_options
 from ..services import Services, attach, find, mark_revoked, services_of
+from ..tasks import changing, reading, selection
 from ..text import logger_of
-from ..threads import in_thread
-from . import startup
+from ..threads import awaited, in_thread
+from . import results, startup
 from .apply_async import call_signature, install
-from .methods import TaskMethods
 from .results import ScheduledResult, let_results_know, take_back
 from .startup import give_eta
 
@@ -44,14 +44,10 @@ if TYPE_CHECKING:
     from ..handover.scanner import Scanner
 
     R = TypeVar("R", default=Any)
-    _Methods = TaskMethods
 else:
     from typing import TypeVar
 
     R = TypeVar("R")
-    # Type checkers see those of the parts beside the core in the package's own __init__.py, which
-    # python -m tests.types.face writes.
-    _Methods = type("_Methods", (*methods(), TaskMethods), {})
 
 logger = logger_of(__name__)
 
@@ -67,6 +63,39 @@ _WORKER_OPTION = Option(
     help="Do not scan for scheduled tasks in this worker.",
 )
 _ARGUMENT = "it in the signature, schedule(task.s({0!r}), ...), or by its name, as after={0!r}"
+
+
+class _TaskMethods:
+    """The methods of the core for tasks that wait; ``core/leaves.py`` names the others."""
+
+    # One task.
+    get = reading.get
+    state = reading.state
+    handed_over = reading.handed_over
+    cancel = changing.cancel
+    reschedule = changing.reschedule
+    run_now = changing.run_now
+    retry = changing.retry
+    remove = changing.remove
+    result = results.result
+    due_of = reading.due_of
+
+    # Many, or all of them.
+    select = selection.select
+    tasks = reading.tasks
+    counts = reading.counts
+
+    # For an event loop.
+    aget = awaited(reading.get, reads=True)
+    acancel = awaited(changing.cancel)
+    areschedule = awaited(changing.reschedule)
+    arun_now = awaited(changing.run_now)
+
+
+if TYPE_CHECKING:  # the others stand in the face that python -m tests.types.face writes
+    _Methods = _TaskMethods
+else:
+    _Methods = type("_Methods", (_TaskMethods,), methods())
 
 
 class DelayQ(_Methods):

@@ -14,6 +14,7 @@ the backend's state holds. Without a backend, it reads the store first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
 from datetime import datetime
 from types import GenericAlias
@@ -23,16 +24,23 @@ from celery import Celery, current_app, states
 from celery.backends.base import DisabledBackend
 from celery.result import AsyncResult, EagerResult, GroupResult
 
-from ..clock import DelayInput, TimeInput, from_ms
+from ..clock import DelayInput, TimeInput, from_ms, to_ms
 from ..errors import DelayQError
-from ..leaves import operation
+from ..leaves import leaf, operation
 from ..scheduling.intercept import TextIds
 from ..services import HasServices, Services, find
 from ..store import Outcome, State
 from ..store.changes import Move
 from ..tasks import changing
 from ..tasks.changing import Direction
-from ..tasks.scheduled_task import checked_revision, target_of
+from ..tasks.reading import get
+from ..tasks.scheduled_task import (
+    Named,
+    ScheduledTask,
+    checked_revision,
+    of_one_task,
+    target_of,
+)
 from ..text import logger_of
 
 if TYPE_CHECKING:
@@ -281,6 +289,35 @@ def scheduled(
     result._replicas = replicas
     made: ScheduledResult[Any] = result
     return made
+
+
+@of_one_task
+def result(
+    delayq: HasServices, task_id: Named | None = None, *, key: str | None = None
+) -> ScheduledResult[Any] | None:
+    """The result of a scheduled task, as the call returned it; or ``None``.
+
+    For a chain it is the last task's result, without its parents.
+
+    Raises:
+        UnreadableRecord: its record is damaged, or has the format of a later release.
+    """
+    task = get(delayq, task_id, key=key)
+    return None if task is None else _result_of(delayq.services, task)
+
+
+def _result_of(services: Services, task: ScheduledTask) -> ScheduledResult[Any]:
+    """Return the result of a scheduled task, as the call returned it."""
+    app, ids = services.app, [task.id]
+    if task.is_canvas:
+        with suppress(TypeError, ValueError):  # unreadable arguments
+            ids = leaf("canvas").task_ids((task.args,))
+    result = app.AsyncResult(task.id)
+    if ids == [task.id]:
+        result.ignored = task.ignores_result
+    else:
+        result = app.GroupResult(task.id, [app.AsyncResult(part_id) for part_id in ids])
+    return scheduled(result, services, to_ms(task.due, services.timezone))
 
 
 def take_back(result: object) -> None:

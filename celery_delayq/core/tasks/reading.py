@@ -19,11 +19,13 @@ from itertools import chain, islice
 from sys import maxsize
 from typing import Any, TypeVar, Union
 
-from celery.app.task import Task
+from celery.app.task import Context, Task
+from celery.result import AsyncResult
 
 from .. import clock
-from ..clock import TimeInput
+from ..clock import TimeInput, from_ms
 from ..errors import InvalidOption
+from ..message.headers import DUE_HEADER
 from ..message.outgoing import Route, queues_of_list
 from ..services import HasServices, Services
 from ..store import (
@@ -231,6 +233,27 @@ def handed_over(
     services = delayq.services
     when_ms = services.entries.handed_over_ms(target_of(task_id, key))
     return None if when_ms is None else clock.from_ms(when_ms)
+
+
+def due_of(
+    delayq: HasServices,  # noqa: ARG001
+    request: Context | Task[..., Any],
+) -> datetime | None:
+    """When the task of *request* (``self.request`` in a bound task) was due, if scheduled.
+
+    Raises:
+        InvalidOption: it is neither a task's request nor a running task.
+    """
+    if isinstance(request, Task):
+        request = request.request
+    if not isinstance(request, Context):
+        hint = "; for a result, use .due" if isinstance(request, AsyncResult) else ""
+        raise InvalidOption("request", request, f"self.request, in a bound task{hint}")
+    due_ms = request.get(DUE_HEADER)
+    if due_ms is None:
+        return None
+    # A released task was sent before it was due, with its due time as the eta.
+    return clock.celery_time(request.eta) if request.eta else from_ms(due_ms)
 
 
 def ahead(

@@ -221,7 +221,7 @@ class Caller:
 
     def _undo(self, one: Any) -> Answer:
         services: Any = SimpleNamespace(entries=self._entries, hooks=Hooks(), has_backend=False)
-        (answer,) = undoing.undo(services, one.ids, now=one.runs_now)
+        (answer,) = undoing.undo_some(services, one.ids, now=one.runs_now)
         if isinstance(answer, NotUndone):
             return Answer(f"NOT_UNDONE {answer.reason}")
         return Answer("UNDONE", answer)

@@ -13,7 +13,8 @@ from celery_delayq.contrib.care import dump
 from celery_delayq.contrib.care.lines import DUMP, END, FORMAT, Line, line_of
 from celery_delayq.contrib.care.load import load
 from celery_delayq.contrib.rule_store import Stored
-from celery_delayq.contrib.rules import RuleMethods, step, writing
+from celery_delayq.contrib.rules import face, step, writing
+from celery_delayq.contrib.rules.every import every
 from celery_delayq.contrib.rules.plan import plan_of
 from celery_delayq.contrib.rules.step import Writer
 from celery_delayq.core.clock import EPOCH
@@ -67,7 +68,7 @@ class RuleCaller:
             return self._set(one.rule, one.plan)
         if one.kind in ("dump", "load"):
             return self._dump(one.rule) if one.kind == "dump" else self._load()
-        rule = self._mine.rule(one.rule)
+        rule = face.rule(self._mine, one.rule)
         if rule is None:
             return Answer("MISSING")
         change = {"every pause": rule.pause, "every resume": rule.resume}
@@ -83,7 +84,7 @@ class RuleCaller:
     def _load(self) -> Answer:
         if not self._dumped:
             return Answer("MISSING")
-        return Answer("LOADED" if load(self._mine.services, self._dumped) else "REFUSED")
+        return Answer("LOADED" if load(self._mine, self._dumped) else "REFUSED")
 
     def _set(self, name: str, plan: RulePlan) -> Answer:
         # The broker of a world has no queues to declare.
@@ -94,7 +95,7 @@ class RuleCaller:
             signature.set(delayq_unique_until="finished", delayq_unique_for=plan.hold_s)
         given = {"missed": plan.missed, "jitter": plan.jitter, "replace": True}
         try:
-            self._mine.every(name, signature, timedelta(seconds=plan.seconds), **given)
+            every(self._mine, name, signature, timedelta(seconds=plan.seconds), **given)
         except InvalidOption as error:
             if error.name == "name":  # it was removed meanwhile
                 return Answer("MISSING")
@@ -102,7 +103,7 @@ class RuleCaller:
         return Answer("SET")
 
 
-class _Mine(RuleMethods):
+class _Mine:
     """A process's own ``DelayQ``, of an app that all processes share."""
 
     def __init__(self, app: Celery, known: Any):
