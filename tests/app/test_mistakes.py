@@ -177,6 +177,9 @@ MISTAKES = {
         "for many, use select(queue='mail').reschedule(...)": {
             "reschedule a queue": lambda _, delayq, __: delayq.reschedule(queue="mail", after=60)
         },
+        "for many, use select(tag='user:7').edit(...)": {
+            "edit by tag": lambda _, delayq, __: delayq.edit(tag="user:7", priority=3)
+        },
         "as get is for one task; for many, use select(tag='user:7')": {
             "get by tag": lambda _, delayq, __: delayq.get(tag="user:7")
         },

@@ -78,7 +78,7 @@ def test_list_and_show_say_until_when_one_waits_behind_it(app, said, refused):
     [sentence] = refused("run-now", "b")
     waits = rf"waits behind task a, which holds its key until {until} at the latest"
     assert re.fullmatch(f"task b is due now, but {waits}", sentence)
-    told = ["1 task due now", "1 of these wait behind tasks that hold their keys"]
+    told = ["1 task made due now", "1 of these wait behind tasks that hold their keys"]
     assert refused("run-now", "--all", "--yes") == told
 
 

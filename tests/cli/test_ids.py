@@ -58,7 +58,8 @@ def test_it_prints_one_or_the_other(misused):
         (["cancel", "-"], "3 tasks cancelled", ["task-1", "task-3"]),
         (["reschedule", "-", "by:+1h"], "3 tasks rescheduled",
          ["task-1", "task-3", "task-0", "task-2", "task-4"]),
-        (["run-now", "-"], "3 tasks due now", ["task-0", "task-2", "task-4", "task-1", "task-3"]),
+        (["run-now", "-"], "3 tasks made due now",
+         ["task-0", "task-2", "task-4", "task-1", "task-3"]),
         (["edit", "-", "--add-tag", "t"], "3 tasks edited", [f"task-{n}" for n in range(5)]),
     ],
 )  # fmt: skip

@@ -47,7 +47,7 @@ def ctrl_c(between, sigint):
     [
         (["cancel"], "cancel", "2 tasks cancelled"),
         (["reschedule", "by:+1h"], "reschedule", "2 tasks rescheduled"),
-        (["run-now"], "reschedule", "2 tasks due now"),
+        (["run-now"], "reschedule", "2 tasks made due now"),
         (["release"], "rewrite", f"2 tasks released; {GOES}, or run this command again"),
     ],
     ids=["cancel", "reschedule", "run-now", "release"],
@@ -68,7 +68,7 @@ def test_it_ends_and_says_how_many(app, run, ctrl_c, *, line, script, said):
 
 @pytest.mark.parametrize(
     ("command", "step", "said"),
-    [("retry", "reschedule", "2 tasks due now"), ("remove", "cancel", "2 tasks removed")],
+    [("retry", "reschedule", "2 tasks made due now"), ("remove", "cancel", "2 tasks removed")],
 )
 def test_so_it_does_with_dead_ones(app, run, limits, ctrl_c, *, command, step, said):
     limits(selection_chunk=2)

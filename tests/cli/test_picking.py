@@ -55,9 +55,9 @@ MOVED = "rescheduled, each from its own due time"
     ("line", "said"),
     [
         ("cancel --overdue", "2 tasks would be cancelled"),
-        ("run-now --overdue --tag x", "1 task would be due now"),
+        ("run-now --overdue --tag x", "1 task would be made due now"),
         ("cancel --dead", "1 task would be cancelled"),
-        ("retry --dead", "1 task would be due now"),
+        ("retry --dead", "1 task would be made due now"),
         ("remove --dead --queue broken", "1 task would be removed"),
         ("reschedule --due-before +1h by:+1h", f"5 tasks would be {MOVED}"),
         ("cancel --due-from +1m --due-before +1h", "1 task would be cancelled"),

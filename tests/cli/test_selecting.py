@@ -39,7 +39,7 @@ def dead(app, *ids):
         (["cancel", "--due-from", str(FAR), "--due-before", "2100-01-01T00:00:01Z"],
          "3 tasks cancelled", set()),
         (["reschedule", "--tag", "x", str(FAR + 9)], "2 tasks rescheduled", {"c"}),
-        (["run-now", "--tag", "x"], "2 tasks due now", {"c"}),
+        (["run-now", "--tag", "x"], "2 tasks made due now", {"c"}),
     ],
 )  # fmt: skip
 def test_a_selection_is_changed_where_yes_is_said(app, tasks, said, refused, line, sentence, left):  # noqa: PLR0917
@@ -58,8 +58,8 @@ def test_a_selection_is_changed_where_yes_is_said(app, tasks, said, refused, lin
     [
         ("cancel --due-before 2026-01-01", "cancelled"),
         ("reschedule --tag none +1h", "rescheduled"),
-        ("run-now --tag none", "due now"),
-        ("retry --dead", "due now"),
+        ("run-now --tag none", "made due now"),
+        ("retry --dead", "made due now"),
         ("remove --dead", "removed"),
         ("release --queue none", "released"),
     ],
@@ -124,8 +124,8 @@ THEN = "Sat 2 Jan 2100, 09:00 UTC, in DAYS d"
             "reschedule --task t --only earlier 2100-01-02T09:00",
             f"0 tasks would be rescheduled to {THEN}",
         ),
-        ("run-now --state scheduled", "3 tasks would be due now"),
-        ("retry --state dead", "0 tasks would be due now"),
+        ("run-now --state scheduled", "3 tasks would be made due now"),
+        ("retry --state dead", "0 tasks would be made due now"),
         ("remove --tag x", "0 tasks would be removed"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_task_is_named_by_its_key(app, tasks, said, refused):
     assert said("reschedule", "--key", "ka", str(FAR)) == [
         "task ka rescheduled to 2100-01-01 00:00:00 UTC"
     ]
-    assert said("run-now", "a", "--key", "kb") == ["task a due now", "task kb due now"]
+    assert said("run-now", "a", "--key", "kb") == ["task a made due now", "task kb made due now"]
     assert said("cancel", "--key", "ka", "--key", "kb") == [
         "task ka cancelled",
         "task kb cancelled",
@@ -154,7 +154,7 @@ def test_a_task_is_named_by_its_key(app, tasks, said, refused):
 def test_dead_tasks_are_retried_or_removed(app, tasks, said, refused):
     dead(app, "d", "e", "f")
     assert refused("retry", "a")[-1].endswith("task a is not dead; nothing was changed")
-    assert said("retry", "d") == ["task d due now"]
+    assert said("retry", "d") == ["task d made due now"]
     assert said("remove", "e") == ["task e removed"]
     assert said("remove", "--state", "dead", "--yes") == ["1 task removed"]
     assert app.delayq.state("d") is State.SCHEDULED
@@ -198,8 +198,8 @@ def test_a_rate_that_cannot_be_is_wrong_usage(app, misused, rate):
 @pytest.mark.parametrize(
     ("line", "done"),
     [
-        ("retry", "due now"),
-        ("run-now", "due now"),
+        ("retry", "made due now"),
+        ("run-now", "made due now"),
         ("reschedule by:+1h", "rescheduled"),
         ("cancel", "cancelled"),
     ],

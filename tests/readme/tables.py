@@ -26,8 +26,10 @@ from celery_delayq.core.settings import SETTINGS, Setting
 from celery_delayq.core.store.keys import KEYS
 from celery_delayq.core.text import lasting
 from celery_delayq.operations import health
+from celery_delayq.operations.actions import ACTIONS, Action
 from celery_delayq.operations.cli import delayq
 from celery_delayq.operations.selection import RewritableSelection
+from tests.operations.owed import OWED
 from tests.readme.document import ROOT, Document, page
 from tests.store import who_stays
 from tests.support.lua_files import SCRIPTS
@@ -171,6 +173,11 @@ def tables() -> tuple[Table, ...]:
         ),
         Table(stored, ("key", "type", "content"), _keys()),
         Table(page("inside/protocol"), ("script", "what it does"), _scripts()),
+        Table(
+            page("guide/changing-your-mind"),
+            ("method", "what it does", "of", "awaited", "command", "button", "history", "undo"),
+            tuple(map(_change, ACTIONS.values())),
+        ),
         Table(page("guide/keys-and-tags"), who_stays.HEAD, (*who_stays.table(),)),
         Table(page("reference/errors"), ("error", "is also", "what it means"), _errors()),
         Table(
@@ -209,6 +216,23 @@ def tables() -> tuple[Table, ...]:
             ("of `ScheduledTask`", "what it is"),
             _fields(ScheduledTask) + _members(ScheduledTask),
         ),
+    )
+
+
+def _change(action: Action) -> Row:
+    """A change: where its method stands, and what shows it."""
+    name, awaited = action.name, f"a{action.name}"
+    owners = {"`delayq`": DelayQ, "results": ScheduledResult, "selections": RewritableSelection}
+    states = [state for state in ("waiting", "dead") if getattr(action, state)]
+    return (
+        f"`{name}`",
+        action.says,
+        ", ".join(called for called, owner in owners.items() if hasattr(owner, name)),
+        f"`{awaited}`" if hasattr(DelayQ, awaited) else "",
+        f"`{action.command}`",
+        f"{action.label}: {' or '.join(states)}" if action.of_one else "",
+        f"`{OWED[name].event}`" if name in OWED else "",
+        "yes" if action.undone else "",
     )
 
 

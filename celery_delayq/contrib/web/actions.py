@@ -1,10 +1,10 @@
-"""Changes of tasks: their names, the tasks that they suit, and the calls that forms make."""
+"""Changes of tasks: their buttons, and the calls that forms make."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -15,67 +15,51 @@ from ...core.errors import InvalidOption
 from ...core.store import Outcome, State
 from ...core.store.keys import checked_name
 from ...core.tasks.scheduled_task import ScheduledTask, json_facts_of
+from ...operations import actions
+from ...operations.actions import Action
 from .visit import Mistyped, Visit, signed_url
 from .words import moment_of, moved, time_of, told_back
 
-
-@dataclass(frozen=True)
-class Action:
-    """A change.
-
-    Attributes:
-        name: Its name in URLs and forms.
-        label: The words on its button.
-        done: The past form, as in "task a was cancelled".
-        dead: Whether it suits dead tasks.
-        waiting: Whether it suits waiting tasks.
-        takes: The kind of the form's ``value``: a ``time``, or an option of an edit.
-        many: Whether it can change many tasks at once.
-    """
-
-    name: str
-    label: str
-    done: str
-    dead: bool = True
-    waiting: bool = True
-    takes: str = ""
-    many: bool = True
-
-    def suits(self, state: State) -> bool:
-        """Return whether it suits a task in this state."""
-        return self.dead if state is State.DEAD else self.waiting
-
-    @property
-    def method(self) -> str:
-        """The name of the method of ``DelayQ`` and of selections."""
-        return self.name if self.takes in ("", "time") else "edit"
-
-
-_ALL = (
-    Action("run_now", "Run now", "made due now", dead=False),
-    Action("retry", "Retry", "made due now", waiting=False),
-    Action("cancel", "Cancel", "cancelled", dead=False),
-    Action("remove", "Remove", "removed", waiting=False),
-    Action("reschedule", "Reschedule", "rescheduled", takes="time"),
-    Action("edit", "Edit", "edited", dead=False, many=False),
-    Action("add_tag", "Add a tag", "edited", dead=False, takes="add_tags"),
-    Action("remove_tag", "Remove a tag", "edited", dead=False, takes="remove_tags"),
-    Action("requeue", "Move to a queue", "edited", dead=False, takes="queue"),
-    Action("prioritise", "Set the priority", "edited", dead=False, takes="priority"),
-)
-ACTIONS = {action.name: action for action in _ALL}
-_CAN_BE_UNDONE = ("cancel", "remove")
+# An edit of one value has a button of its own: its words, and the kind of the value.
+_EDITS = {
+    "add_tag": ("Add a tag", "add_tags"),
+    "remove_tag": ("Remove a tag", "remove_tags"),
+    "requeue": ("Move to a queue", "queue"),
+    "prioritise": ("Set the priority", "priority"),
+}
+#: By name: those without a value first, and among them last those that take tasks away.
+ACTIONS = {
+    **{
+        one.name: one
+        for one in sorted(actions.ACTIONS.values(), key=lambda one: (bool(one.takes), one.undone))
+        if one.of_one
+    },
+    **{
+        name: replace(actions.ACTIONS["edit"], name=name, label=label, takes=takes)
+        for name, (label, takes) in _EDITS.items()
+    },
+}
 
 
 def suiting(state: State) -> list[Action]:
     """Return the actions for the page of a task in this state."""
-    return [action for action in _ALL if action.takes in ("", "time") and action.suits(state)]
+    return [one for one in ACTIONS.values() if one.name not in _EDITS and one.suits(state)]
 
 
 def suiting_some(tasks: list[ScheduledTask]) -> list[Action]:
     """Return the actions for a list of tasks: those that suit one of them."""
     states = {task.state for task in tasks}
-    return [action for action in _ALL if action.many and any(map(action.suits, states))]
+    return [one for one in ACTIONS.values() if _is_of_many(one) and any(map(one.suits, states))]
+
+
+def _is_of_many(action: Action) -> bool:
+    return action.takes != "fields"
+
+
+def method_of(owner: Any, action: Action) -> Callable[..., Any]:
+    """Return the method of a ``DelayQ`` or a selection that makes a change."""
+    step: Callable[..., Any] = getattr(owner, "edit" if action.name in _EDITS else action.name)
+    return step
 
 
 def action_of(visit: Visit) -> Action:
@@ -95,7 +79,7 @@ def action_of(visit: Visit) -> Action:
 def action_for_many(visit: Visit) -> Action:
     """Return the same, if it can change many tasks."""
     action = action_of(visit)
-    if not action.many:
+    if not _is_of_many(action):
         raise Mistyped("action", f"to {action.name} is for one task: open its page")
     return action
 
@@ -107,7 +91,7 @@ def options_of(visit: Visit, action: Action) -> dict[str, Any]:
         Mistyped: the value is missing, or no time.
         InvalidOption: it is no priority.
     """
-    if not action.takes:
+    if action.takes in ("", "fields"):
         return {}
     text = visit.request.values.get("value", "")
     if not text:
@@ -144,8 +128,7 @@ def change(
     visit: Visit, action: Action, task_id: str, revision: int | None, options: dict[str, Any]
 ) -> Outcome:
     """Change one task, and tell of it."""
-    step = getattr(visit.delayq, action.method)
-    outcome: Outcome = step(task_id, if_revision=revision, **options)
+    outcome: Outcome = method_of(visit.delayq, action)(task_id, if_revision=revision, **options)
     visit.tell(action.name, {"task": task_id}, outcome)
     return outcome
 
@@ -256,7 +239,7 @@ def undo_of(visit: Visit, action: Action, bulk: str) -> dict[str, Any]:
     The number is ``None`` if this user, or nobody, can undo it.
     """
     services = visit.delayq.services
-    if not services.settings.undo or not visit.may_write or action.name not in _CAN_BE_UNDONE:
+    if not services.settings.undo or not visit.may_write or not action.undone:
         return {"undoable": None, "undo": ""}
     kept, _ = services.entries.undoable(bulk)
     return {"undoable": kept, "undo": signed_url(visit, "undo", bulk=bulk)}

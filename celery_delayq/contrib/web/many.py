@@ -34,13 +34,14 @@ from ...core.hooks import part_of
 from ...core.store import Outcome, State
 from ...core.tasks.selection import Count, Selection, Tally, telling_so_far
 from ...core.text import plain
+from ...operations.actions import Action
 from . import words
 from .actions import (
-    Action,
     action_for_many,
     change,
     fixed_value,
     means,
+    method_of,
     options_of,
     ticked,
     undo_of,
@@ -172,7 +173,7 @@ def everything(visit: Visit) -> Response:
     check_signed(visit)
     begin = visit.request.args.get("begin") or _cursor(visit)
     selection = _selection(visit, picked(visit), _cursor(visit))
-    step = getattr(selection, action.method)
+    step = method_of(selection, action)
     count, is_over = _within_a_second(lambda taken: step(dry_run=True, progress=taken, **options))
     so_far = _so_far(visit, count)
     given = _in_url(visit)
@@ -253,7 +254,7 @@ def _step_of(
     visit: Visit, selection: Selection, action: Action, options: dict[str, Any], bound_us: int
 ) -> Callable[..., Count]:
     if "by" not in options:
-        method = getattr(selection, action.method)
+        method = method_of(selection, action)
         return lambda taken: method(progress=taken, **options)
 
     def move_by(taken: Callable[[Count], object]) -> Count:

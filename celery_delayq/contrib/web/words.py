@@ -19,7 +19,8 @@ from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask
-from ...operations.cli.common import REFUSED, name_of, soon, stamp
+from ...operations.actions import REFUSED
+from ...operations.cli.common import name_of, soon, stamp
 from ...operations.cli.output import Target, why_behind, why_gone
 from ...operations.typed_times import GivenTime, TypedTimeError, read, told
 from .visit import Mistyped, Visit

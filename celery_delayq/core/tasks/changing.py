@@ -1,4 +1,4 @@
-"""Changes of a waiting or dead task: cancel, reschedule, run now, retry, remove.
+"""Changes of a waiting or dead task: cancel, reschedule and others.
 
 arguments --> Removal, Move --> the store --> hooks, REVOKED --> Outcome
 

@@ -341,18 +341,19 @@ Named = Union[str, UUID, "AsyncResult[Any]", GroupResult, ScheduledTask]
 
 _EXPECTED = "text of 1 to 512 bytes, a UUID, a result or a ScheduledTask"
 
-# The arguments of `select`, and its operations with theirs.
+# The arguments of `select`, and those that its operations do not have.
 _PICKS = {"tag", "task", "queue", "state", "after_due", "before_due", "all"}
-_DOES = {"cancel": "()", "reschedule": "(...)", "run_now": "()", "retry": "()", "remove": "()"}
+_OF_ONE = {"delayq", "task_id", "key", "revoke", "if_revision"}
 
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 
 def of_one_task(operation: Operation) -> Operation:
     """Make an operation on one task name the right call if it gets a filter such as ``tag=``."""
-    name = operation.__name__
-    unknown = _PICKS - signature(operation).parameters.keys()
-    does = f".{name}{_DOES[name]}" if name in _DOES else ""
+    name, given_to = operation.__name__, signature(operation)
+    unknown, others = _PICKS - given_to.parameters.keys(), given_to.parameters.keys() - _OF_ONE
+    is_of_many = given_to.return_annotation == "Outcome"  # what reads is for one task only
+    does = f".{name}({'...' if others else ''})" if is_of_many else ""
 
     @wraps(operation)
     def call(*args: Any, **given: Any) -> Any:

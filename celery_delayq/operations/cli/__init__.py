@@ -4,7 +4,8 @@
     change    cancel, reschedule, run-now, retry, ... --+--> operations, through the app's DelayQ
     operate   pause, resume, free, health, scan --------+
 
-Each command in these files registers itself. Leaves add others, imported when called. Commands
+Each command in these files registers itself; ``change`` makes one of each row of ``actions``.
+Leaves add others, imported when called. Commands
 share ``input`` (filters, times, ids that are read), ``output`` (tables, progress) and ``common``.
 """
 
@@ -19,6 +20,7 @@ import click
 
 from ...core import leaves
 from ...core.hooks import acting
+from ..actions import ACTIONS
 from . import change, lists, operate
 from .common import CeleryOption, UsageErrors, handle_preload_options
 
@@ -26,7 +28,7 @@ _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _GROUPS = {
     "Look": ("status", "list", "show", "history", "health", "doctor", "check"),
-    "Change": ("cancel", "reschedule", "run-now", "edit", "retry", "remove", "undo", "free"),
+    "Change": (*(one.command for one in ACTIONS.values() if one.of_one), "undo", "free"),
     "Operate": ("pause", "resume", "rules", "scan", "web"),
     "Move": ("dump", "load", "release", "reshard"),
 }
@@ -94,7 +96,6 @@ def delayq(ctx: click.Context, /, name: str | None, **_: Any) -> None:
 
 leaves.call(leaves.COMMAND_LINE)
 # Every command that these files define.
-for _module in (lists, change, operate):
-    for _command in vars(_module).values():
-        if isinstance(_command, click.Command):
-            delayq.add_command(_command)
+for _command in (*vars(lists).values(), *change.COMMANDS, *vars(operate).values()):
+    if isinstance(_command, click.Command):
+        delayq.add_command(_command)

@@ -1,10 +1,10 @@
 """The commands that change tasks: of ids, unique keys, or a selection, which they confirm first.
 
-a row, Change --command_of--> its command, with the options that choose tasks
-    | run
+a row of ACTIONS --command_of--> its command, with the options that choose tasks
+    | a Change: run
     +--> the method of DelayQ, or of a selection, that has its name --> the outcome in words
 
-The rows follow: cancel, reschedule, run-now, retry, remove, edit and release.
+Below are those that have options of their own: cancel, reschedule, edit and release.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ...core.tasks import changing
 from ...core.tasks.scheduled_task import target_of
 from ...core.tasks.selection import Count
 from ...core.text import counted, plain
+from ..actions import ACTIONS, REFUSED, Action
 from ..edits import KEPT, Edit
 from ..selection import Released, RewritableSelection
 from ..typed_times import told
 from .common import (
-    REFUSED,
     Argument,
     CeleryCommand,
     CeleryOption,
@@ -83,32 +83,26 @@ class _Choice:
 
 
 class Change:
-    """A change of tasks, whose docstring is its command's help; and one run of that command.
+    """A run of the command of a change.
 
     Attributes:
-        name: The method of ``DelayQ``, and of selections.
-        word: The verb, as in "cancel 5 tasks?".
-        done: Its past form, as in "5 tasks cancelled".
-        examples: Command lines.
+        more: What the command's help says behind the first sentence.
         options: The command's own options.
         kind: The command's class.
-        takes_ids: Whether it takes ids and keys, too.
-        unchanged: The sentence for a task that does not meet a condition.
         rest: The text after the number of finished tasks if Ctrl-C interrupts a selection.
+        action: What is done.
+        unchanged: The sentence for a task that does not meet a condition.
         how: The method's further arguments.
     """
 
-    name: ClassVar[str]
-    word: ClassVar[str]
-    done: ClassVar[str]
-    examples: ClassVar[tuple[str, ...]]
+    more: ClassVar[str] = ""
     options: ClassVar[tuple[Callable[[Any], Any], ...]] = ()
     kind: ClassVar[type[CeleryCommand]] = CeleryCommand
-    takes_ids: ClassVar[bool] = True
-    unchanged: str = REFUSED[Outcome.UNCHANGED]
     rest: ClassVar[str] = ""
 
-    def __init__(self, ctx: click.Context, choice: _Choice, **own: Any) -> None:
+    def __init__(self, action: Action, ctx: click.Context, choice: _Choice, **own: Any) -> None:
+        self.action, self.unchanged = action, action.unchanged
+        self.done, self.verb = action.done, action.verb or action.name
         self.ctx, self.choice, self.say, self.warn = ctx, choice, ctx.obj.echo, ctx.obj.error
         ids, filters = choice.ids, choice.filters
         self._is_read = STDIN in ids
@@ -120,7 +114,7 @@ class Change:
         if is_named and self.is_picked:
             raise click.UsageError("Name tasks by id or --key, or select some, not both.", ctx)
         if not (is_named or self.is_picked):
-            named = "Name tasks by id or --key, or select" if self.takes_ids else "Select"
+            named = "Name tasks by id or --key, or select" if action.of_one else "Select"
             raise click.UsageError(f"{named} some, as by --tag, or --all.", ctx)
         if choice.if_revision is not None and not is_one:
             raise click.UsageError("--if-revision takes one task, by its id or --key.", ctx)
@@ -144,7 +138,7 @@ class Change:
     def one(self, who: Target) -> Outcome:
         """Change one task."""
         key = {} if who.key is None else {"key": who.key}
-        method = getattr(self.delayq, self.name)
+        method = getattr(self.delayq, self.action.name)
         outcome: Outcome = method(
             who.task_id, **key, if_revision=self.choice.if_revision, **self.how
         )
@@ -152,7 +146,7 @@ class Change:
 
     def many(self, selection: RewritableSelection, **run: Any) -> Any:
         """Change the tasks of a selection; *run* has ``dry_run`` and ``progress``."""
-        return getattr(selection, self.name)(**self.how, **run)
+        return getattr(selection, self.action.name)(**self.how, **run)
 
     def aim(self) -> str:
         """Return the text after the number of tasks in the question before a selection."""
@@ -175,8 +169,8 @@ class Change:
         self.delayq: Any = delayq_of(self.ctx, heard=not self.choice.dry_run)
         if self.choice.if_revision is not None:
             # With another condition, either may be the reason.
-            alone = self.unchanged == Change.unchanged
-            self.unchanged = _OTHER_REVISION if alone else Change.unchanged
+            alone = self.unchanged == REFUSED[Outcome.UNCHANGED]
+            self.unchanged = _OTHER_REVISION if alone else REFUSED[Outcome.UNCHANGED]
         if self.is_picked:
             is_done = self._change_selection()
         elif self._is_read:
@@ -202,12 +196,12 @@ class Change:
                 self.none(would)
                 return self._told(would)
             if would is not None:
-                confirm(f"{self.word} {counted(would)}{self.aim()}?")
+                confirm(f"{self.verb} {counted(would)}{self.aim()}?")
 
             def told(count: int) -> str:
                 return f"{counted(count)} {self.done}{self.rest}"
 
-            with counting(self.ctx, self.word, told, would, self.tell) as taken:
+            with counting(self.ctx, self.verb, told, would, self.tell) as taken:
                 try:
                     count = self.many(selection, dry_run=False, progress=taken)
                 except DelayQError as error:
@@ -255,7 +249,7 @@ class Change:
         named = chain(self._named, (Target(task_id=each) for each in ids_read()))
         with (
             ErrorSentences(),
-            counting(self.ctx, self.word, lambda so_far: f"{counted(so_far)} {self.done}") as taken,
+            counting(self.ctx, self.verb, lambda so_far: f"{counted(so_far)} {self.done}") as taken,
         ):
             try:
                 for who in named:
@@ -332,35 +326,26 @@ _PICKED = (
 )  # fmt: skip
 
 
-def command_of(change: type[Change]) -> click.Command:
-    """Return the command of a row."""
+def command_of(action: Action) -> click.Command:
+    """Return the command of a change."""
+    change = _WITH_OPTIONS.get(action.name, Change)
 
     @click.pass_context
     def run(ctx: click.Context, /, **given: Any) -> None:
-        change(ctx, taken(_Choice, given), **given).run()
+        change(action, ctx, taken(_Choice, given), **given).run()
 
     decorated: Any = run
-    for option in reversed((*(_NAMED if change.takes_ids else ()), *_PICKED, *change.options)):
+    for option in reversed((*(_NAMED if action.of_one else ()), *_PICKED, *change.options)):
         decorated = option(decorated)
     return click.command(
-        change.name.replace("_", "-"),
+        action.command,
         cls=change.kind,
-        epilog=examples(*change.examples),
-        help=change.__doc__,
+        epilog=examples(*action.examples),
+        help=f"{action.says}\n\n{change.more}",
     )(decorated)
 
 
-_NOT_DEAD = "task {} is not dead; nothing was changed"
-
-
 class _Cancel(Change):
-    """Cancel scheduled tasks."""
-
-    name, word, done = "cancel", "cancel", "cancelled"
-    examples = (
-        *("cancel order-42 order-43", "cancel --tag user:7 --dry-run"),
-        "cancel - --yes < ids.txt",
-    )
     options = (
         click.option(
             "--revoke", is_flag=True, **_TASKS,
@@ -370,27 +355,6 @@ class _Cancel(Change):
 
     def read(self, **own: Any) -> dict[str, Any]:
         return {} if self.is_picked else own
-
-
-class _RunNow(Change):
-    """Deliver tasks now, even if they are paused or dead."""
-
-    name, word, done = "run_now", "run", "due now"
-    examples = ("run-now order-42",)
-
-
-class _Retry(Change):
-    """Try to deliver dead tasks again."""
-
-    name, word, done, unchanged = "retry", "retry", "due now", _NOT_DEAD
-    examples = ("retry order-42", "retry --dead --queue mail")
-
-
-class _Remove(Change):
-    """Delete dead tasks, even unreadable ones."""
-
-    name, word, done, unchanged = "remove", "remove", "removed", _NOT_DEAD
-    examples = ("remove order-42", "remove --dead --dry-run")
 
 
 _NOT_DUE = "task {} is not due at the time of --if-due; nothing was changed"
@@ -422,19 +386,12 @@ def _meant(ctx: click.Context, hint: str | None) -> click.UsageError | None:
 
 
 class _Reschedule(Change):
-    """Give scheduled tasks another due time.
-
+    more = """
     WHEN is a day and a time, 'tomorrow 9:00', 'mon 9:00', '26 Nov 9:00', or 2030-01-31T09:00; Unix
     time in seconds; a delay from now, +30m, +1h30m, +90 (seconds); or one from a task's due time,
     by:+30m, by:-1d. The units are s, m, h and d.
     """
-
-    name, word, done, kind = "reschedule", "reschedule", "rescheduled", _Moving
-    examples = (
-        "reschedule order-42 +2h",
-        "reschedule order-42 2030-01-31T09:00 --local",
-        "reschedule --tag user:7 --only later by:+1d --yes",
-    )
+    kind = _Moving
     options = (
         click.argument("when", type=TimeParam(due=True), cls=Argument, help="The time; see above."),
         click.option(
@@ -501,17 +458,9 @@ _CHANGES: dict[str, dict[str, Any]] = {
 
 
 class _Edit(Change):
-    """Edit scheduled tasks.
-
+    more = """
     Change their arguments, priority, expiry, queue, key or tags. Values that you do not pass stay.
     """
-
-    name, word, done = "edit", "edit", "edited"
-    examples = (
-        "edit order-42 --args '[42, \"mail\"]'",
-        "edit --key topup:7 --expires by:+30m --priority 3",
-        "edit --queue old --new-queue new",
-    )
     options = tuple(click.option(name, **how) for name, how in _CHANGES.items())
 
     def read(self, **given: Any) -> dict[str, Any]:
@@ -576,14 +525,10 @@ _BEYOND = {
 
 
 class _Release(Change):
-    """Send tasks now, as plain Celery messages.
-
+    more = """
     Their eta is their due time. They go now, in due order, even if they are paused, and workers
     wait until the eta, with or without this package. If it is killed, run it again.
     """
-
-    name, word, done, takes_ids = "release", "release", "released", False
-    examples = ("release --all --dry-run", "release --queue mail")
     options = (
         click.option(
             "--canvas", is_flag=True, cls=CeleryOption, help_group="Messages",
@@ -634,6 +579,10 @@ class _Release(Change):
             self.warn(f"{count.dead} dead {stay}: retry or remove them")
 
 
-cancel, reschedule, run_now, retry, remove, edit, release = map(
-    command_of, (_Cancel, _Reschedule, _RunNow, _Retry, _Remove, _Edit, _Release)
-)
+_WITH_OPTIONS: dict[str, type[Change]] = {
+    "cancel": _Cancel,
+    "reschedule": _Reschedule,
+    "edit": _Edit,
+    "release": _Release,
+}
+COMMANDS = [command_of(action) for action in ACTIONS.values()]

@@ -18,7 +18,6 @@ from ...core.clock import local
 from ...core.errors import DelayQError, InvalidOption, InvalidSetting, NotATask
 from ...core.libraries import Feature, works
 from ...core.services import HasServices, find, services_of
-from ...core.store import Outcome
 from ...core.text import lasting, plain
 
 __all__ = ["CeleryCommand", "CeleryOption", "handle_preload_options"]
@@ -51,13 +50,6 @@ class CeleryCommand(_Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write nothing, as the epilog is already above."""
 
-
-# Why a task in the store was not changed; for tasks that have left it, see `output.py`.
-REFUSED = {
-    Outcome.IN_FLIGHT: "task {} is being published this moment; try again shortly",
-    Outcome.UNCERTAIN: "task {} was changed, but an earlier attempt may have delivered it",
-    Outcome.UNCHANGED: "task {} does not meet the condition; nothing was changed",
-}
 
 _UNHEARD = "signal receivers of the app may miss this, as not all its modules can be imported: {}"
 
