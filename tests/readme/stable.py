@@ -59,8 +59,7 @@ FROZEN = Path(__file__).with_name("stable.txt")
 
 #: The start of a row of the page -> the classes that have its names, each as the list calls it.
 OWNERS = {
-    "attributes of `DelayQ`": {"DelayQ": DelayQ},
-    "attributes of selections": {"selection": RewritableSelection, "count": Released},
+    "attributes of selections": {"count": Released},
     "attributes of what `undo_all`": {"undo_all()": Undone, "undoable()": Undoable},
     "attributes of what `holder`": {"holder()": KeyHolder},
     "attributes of findings": {"check()": Finding, "repair()": Repaired},
@@ -69,6 +68,11 @@ OWNERS = {
     "attributes of what `run_due`": {"run_due()": testing.RanTask},
     "on tasks and signatures": {"task": DelayQTask, "signature": Signature},
     "on tasks of a Django project": {"task in Django": DelayQDjangoTask},
+}
+#: Classes of which every public name is stable, but `services`.
+WHOLE = {
+    **{one.__name__: one for one in (DelayQ, ScheduledResult, ScheduledTask)},
+    "selection": RewritableSelection,
 }
 CALLED = {
     "DelayQ": DelayQ,
@@ -138,9 +142,9 @@ def _names() -> Iterator[str]:
     for name, one in CALLED.items():
         yield f"import {name}"
         yield from _parameters(name, inspect.signature(one).parameters.values())
-    for owner in (ScheduledResult, ScheduledTask):
-        for name in _own(owner):
-            yield from _member(f"{owner.__name__}.{name}", getattr(owner, name, None))
+    for called, owner in WHOLE.items():
+        for name in _own(owner) - {"services"}:
+            yield from _member(f"{called}.{name}", getattr(owner, name, None))
     if find_spec(URLS):
         yield f"import {URLS}"
 

@@ -158,13 +158,6 @@ def test_the_stable_names_are_all_public_names():
     assert stable["importable from `celery_delayq.signals`"] == set(signals.__all__)
 
 
-def test_every_attribute_of_delayq_is_named(shop):
-    [named] = [row[1] for row in STABLE.rows("The names") if row[0].endswith("`DelayQ`")]
-    there = {name for name in dir(shop.delayq) if not name.startswith("_")}
-    assert names(named) == there - {"services"}
-    assert "`DelayQ.services`" in STABLE.text
-
-
 def test_the_format_that_is_described_is_the_one_that_is_written():
     assert prelude().definitions["FORMAT"].literal == "'1'"
     assert "This release writes and reads format 1." in page("operate/upgrades").text
