@@ -16,22 +16,19 @@ CHANGING = [
     name for one in OPERATIONS if one.by == "caller" and one.changes for name in one.face
 ] + ["hand_over"]
 
-# A call of each method that is tried here, on the task "a".
+# A call of each method, on the task "a": as the table has it, but for these.
 CALLS = {
+    name: lambda delayq, call=call: call(delayq, "a")
+    for one in OPERATIONS
+    for name, call in one.face.items()
+} | {
     "schedule": lambda delayq: delayq.schedule(delayq.app.signature("t"), at=FAR),
     "schedule_many": lambda delayq: delayq.schedule_many(
         delayq.app.signature("t"), [((), {}, FAR)]
     ),
-    "cancel": lambda delayq: delayq.cancel("a"),
-    "remove": lambda delayq: delayq.remove("a"),
     "every": lambda delayq: delayq.every("r", delayq.app.signature("t"), 3600),
     "undo": lambda delayq: (delayq.cancel("a"), delayq.undo("a")),
-    "reschedule": lambda delayq: delayq.reschedule("a", FAR),
-    "run_now": lambda delayq: delayq.run_now("a"),
-    "retry": lambda delayq: delayq.retry("a"),
-    "edit": lambda delayq: delayq.edit("a", priority=3),
     "hand_over": lambda delayq: delayq.hand_over(),
-    "pause": lambda delayq: delayq.pause(queue="celery"),
     "resume": lambda delayq: (delayq.pause(queue="celery"), delayq.resume(queue="celery")),
 }
 ON_THE_DEAD = ("remove", "retry")
@@ -88,7 +85,7 @@ def test_its_hook_is_called(delayq, method, hook):
 
 
 @pytest.mark.parametrize(
-    ("method", "event"), [(one, what) for one, what in paid("event") if one in CALLS]
+    ("method", "event"), [(one, what) for one, what in paid("event") if one != "repair"]
 )
 def test_its_event_is_in_the_history(delayq, method, event):
     prepared(delayq, method)
