@@ -32,7 +32,7 @@ TASK = "/task?id=a"
 SEEN = "/task?id=a&revision={}"
 PAUSE = {"action": "pause", "kind": "queue", "name": "mail"}
 FORMS = [
-    (TASK, {"action": "explode"}, "action is 'explode'; expected one of run_now, "),
+    (TASK, {"action": "explode"}, "action is 'explode'; expected one of "),
     (TASK, {}, "choose what to change; nothing was done"),
     ("/task", {"action": "cancel"}, "the id is missing"),
     ("/task?id=" + "a" * 600, {"action": "cancel"}, "task_id is "),
