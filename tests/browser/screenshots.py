@@ -30,6 +30,9 @@ VIEWS = {
     "history": "/history",
     "queues": "/queues",
     "error": "/tasks?after=soon",
+    "empty": "/tasks?queue=mial",
+    "load": "/load?of=day",
+    "key": "/key?key=cart:1037",
     "delivered": f"/task?id={shop.id_of(405)}",
     "cancelled": f"/task?id={shop.id_of(412)}",
 }
@@ -56,13 +59,16 @@ def views(page, folder, look):
         page.goto(path)
         take(page, folder / f"{name}-{look}.png")
     page.goto("/tasks?queue=billing")
-    page.get_by_label("Change", exact=True).select_option("Reschedule")
-    page.get_by_label("New due time, tag, queue or priority", exact=True).fill("by:+2h")
     page.locator("input[name=one]").first.check()
-    press(page, "Change the ticked ones")
+    page.get_by_label("Change", exact=True).select_option("Reschedule")
+    page.get_by_label("New due time", exact=True).fill("by:+2h")
+    page.screenshot(path=folder / f"ticked-{look}.png")
+    press(page, "Change the ticked…")
     take(page, folder / f"selected-{look}.png")
     page.go_back()
-    press(page, "Count all that match, then change them")
+    page.locator("input[name=one]").first.check()
+    page.get_by_label("Change", exact=True).select_option("Cancel")
+    press(page, "All that match…")
     take(page, folder / f"all-{look}.png")
 
 

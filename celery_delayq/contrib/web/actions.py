@@ -93,7 +93,7 @@ def options_of(visit: Visit, action: Action) -> dict[str, Any]:
     """
     if action.takes in ("", "fields"):
         return {}
-    text = visit.request.values.get("value", "")
+    text = value_of(visit, action)
     if not text:
         raise Mistyped("value", f"to {action.label.lower()}, type a value")
     if action.takes == "time":
@@ -103,14 +103,20 @@ def options_of(visit: Visit, action: Action) -> dict[str, Any]:
     return {action.takes: text if action.takes == "queue" else [checked_name("tag", text)]}
 
 
-def fixed_value(visit: Visit, options: dict[str, Any]) -> str:
+def value_of(visit: Visit, action: Action) -> str:
+    """Return what was typed for an action: its ``value``, or the field of its kind in a list."""
+    values = visit.request.values
+    return values.get("value") or values.get(f"value-{action.takes}", "")
+
+
+def fixed_value(visit: Visit, action: Action, options: dict[str, Any]) -> str:
     """Return the value with an instant in place of a relative time."""
     if "at" in options:
         return str(options["at"].isoformat())
     if "after" in options:
         now = from_ms(visit.delayq.counts().now_ms)
         return str((now + options["after"]).isoformat())
-    return visit.request.values.get("value", "")
+    return value_of(visit, action)
 
 
 def means(visit: Visit, action: Action, value: str) -> str:

@@ -10,7 +10,7 @@ returns the pages as an application, to mount in a site that has a login.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache, partial
@@ -34,12 +34,12 @@ from ...core.errors import (
     StoreError,
 )
 from ...core.hooks import acting_as
-from ...core.servers.risks import NOTE
+from ...core.servers.risks import ERROR, NOTE, Line
 from ...core.services import HasServices
 from ...core.text import counted, lasting, logger_of, plain
 from ...operations.health import lines
 from ...operations.queues import Look
-from . import guard, many, store_views, views, words
+from . import chart, guard, many, store_views, views, words
 from .visit import Visit, answer_in, ask_again
 
 if TYPE_CHECKING:
@@ -56,45 +56,83 @@ class Header(NamedTuple):
     Attributes:
         app: The app's name.
         store: The URL of its Redis, without secrets.
-        problems: The sentences of ``health``; ``None`` if Redis is away.
-        paused: Its sentences on pauses that are no problem.
-        dead: How many tasks are dead.
+        lines: What ``health`` says, problems first; ``None`` if Redis is away.
+        counts: The number of dead and of refused tasks.
         now: The time of the answer by Redis's clock; ``None`` if it is away.
     """
 
     app: str
     store: str
-    problems: list[str] | None = None
-    paused: Sequence[str] = ()
-    dead: int = 0
+    lines: Sequence[Line] | None = None
+    counts: Mapping[str, int] = {}
     now: datetime | None = None
 
     @property
     def state(self) -> str:
         """The health in words."""
-        if self.problems is None:
+        if self.lines is None:
             return "Redis is away"
-        first, *rest = [*self.problems, *self.paused] or ["Tasks are delivered in time"]
+        first, *rest = [line.sentence for line in self.lines] or ["Tasks are delivered in time"]
         more = f" (and {len(rest)} more)" if rest else ""
         return f"{first}{more}"
 
     @property
     def alarm(self) -> str:
         """What is wrong in two words, for the title; empty if nothing is."""
-        if self.problems is None:
+        if self.lines is None:
             return "Redis is away"
-        if self.dead:
-            return f"{self.dead:,} dead"
-        if self.problems:
+        if dead := self.counts.get("dead"):
+            return f"{dead:,} dead"
+        if any(line.is_problem for line in self.lines):
             return "not delivered in time"
-        return "paused" if self.paused else ""
+        return "paused" if self.lines else ""
+
+    @property
+    def short(self) -> str:
+        """The health in a few words."""
+        more = len(self.lines or ()) - 1
+        return (self.alarm or "in time") + (f", {more} more" if more > 0 else "")
 
     @property
     def look(self) -> str:
         """The class of its style."""
-        if self.problems or self.problems is None:
-            return "problems"
-        return "paused" if self.paused else "well"
+        if self.lines is None or any(line.is_problem for line in self.lines):
+            return "red"
+        return "amber" if self.lines else "green"
+
+
+class Alarm(NamedTuple):
+    """A line of ``health`` on the overview, with the button that leads to what it is about."""
+
+    look: str
+    what: str
+    why: str
+    button: str
+    url: str
+
+
+_BUTTONS = {
+    "dead": ("Look at the dead", "tasks", {"state": "DEAD"}),
+    "overdue": ("Look at the tasks", "tasks", {}),
+    "refused": ("Look at the tasks", "tasks", {}),
+    "pauses": ("Pause or resume", "paused", {}),
+    "rules": ("Look at the rules", "rules", {}),
+}
+
+
+def alarms_of(visit: Visit, head: Header) -> list[Alarm]:
+    """Return what the head of a page says, line by line."""
+    found = []
+    for line in head.lines or ():
+        button, view, values = _BUTTONS.get(line.name, ("", "", {}))
+        what = f"{line.found[:1].upper()}{line.found[1:]}"
+        if count := head.counts.get(line.name):
+            what = f"{line.name.capitalize()}: {count:,}"
+        url = visit.url(view, **values) if view else ""
+        look = "red" if line.is_problem else "amber"
+        # With a button, nobody needs the command.
+        found.append(Alarm(look, what, "" if url else line.advice, button, url))
+    return found
 
 
 def header(visit: Visit, *, is_away: bool) -> Header:
@@ -112,14 +150,16 @@ def header(visit: Visit, *, is_away: bool) -> Header:
             return facts
         counts = visit.delayq.counts()
         found = [*lines(services), *(visit.unread() or ())]
-        problems = [line.sentence for line in found if line.is_problem]
-        paused = [line.sentence for line in found if line.level == NOTE]
+        problems = [line for line in found if line.is_problem]
+        notes = [line for line in found if line.level == NOTE]
     except StoreError:
         return facts
     except DelayQError as error:  # of the settings
-        return facts._replace(problems=[str(error)])
+        return facts._replace(lines=[Line("settings", ERROR, str(error))])
     return facts._replace(
-        problems=problems, paused=paused, dead=counts.dead, now=from_ms(counts.now_ms)
+        lines=[*problems, *notes],
+        counts={"dead": counts.dead, "refused": counts.refused},
+        now=from_ms(counts.now_ms),
     )
 
 
@@ -138,8 +178,14 @@ VIEWS: dict[str, tuple[str, list[str], Callable[[Visit], Response]]] = {
     "history": ("/history", _READ, store_views.history),
     "rules": ("/rules", _CHANGE, store_views.rules),
     "queues": ("/queues", _READ, store_views.queues),
+    "load": ("/load", _READ, chart.load),
 }
-_KINDS = {"page.css": "text/css", "page.js": "text/javascript"}
+_KINDS = {
+    "page.css": "text/css",
+    "page.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+    "alarm.svg": "image/svg+xml",
+}
 MAX_FORM = 1_000_000  # bytes of a form
 LOOK_EVERY = 60.0  # seconds until the queues that no worker reads are looked up again
 AGAIN = 5  # seconds after which a page without Redis loads again
@@ -286,7 +332,9 @@ def _templates() -> Environment:
     )
     made.filters.update(counted=counted, lasting=lasting, time=words.time, from_ms=from_ms)
     hashes = {name: sha256(content).hexdigest()[:12] for name, content in _static().items()}
-    made.globals.update(hashes=hashes, again=AGAIN, header=header, every=store_views.RUNS)
+    made.globals.update(
+        hashes=hashes, again=AGAIN, header=header, alarms_of=alarms_of, every=store_views.RUNS
+    )
     return made
 
 

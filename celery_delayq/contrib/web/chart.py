@@ -1,28 +1,55 @@
-"""The chart of what falls due when, as SVG; one bar for each span of time."""
+"""Charts of what falls due when, as SVG: a bar for each span of the clock.
+
+overview: the next hour, day and week --a bar--> load: a day or an hour --a minute--> the list
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
+from werkzeug.wrappers import Response
+
 from ...core.clock import from_ms
+from ...core.errors import InvalidOption
 from ...core.tasks.reading import ahead
 from .visit import Visit
+from .words import moment_of, time_of, zone_of
 
-WIDTH, INNER, HEIGHT = 420, 384, 120  # the numbers of the scale stand beside the bars
 
-#: The charts: how many bars, how long each span is, and how far apart the marks are.
+class Spans(NamedTuple):
+    """The spans of a chart.
+
+    Attributes:
+        title: The words above it.
+        each: What a bar is.
+        bars: How many bars.
+        length: How long each is.
+        apart: How far apart the marks of the time are.
+        opens: The chart that a bar opens; empty: the list of its tasks.
+    """
+
+    title: str
+    each: str
+    bars: int
+    length: timedelta
+    apart: timedelta
+    opens: str = ""
+
+
+_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 SPANS = {
-    "hour": (60, timedelta(minutes=1), timedelta(minutes=10)),
-    "day": (48, timedelta(minutes=30), timedelta(hours=3)),
-    "week": (56, timedelta(hours=3), timedelta(days=1)),
+    "hour": Spans("Next hour", "minutes", 60, _MINUTE, 10 * _MINUTE),
+    "day": Spans("Next 24 hours", "half hours", 48, 30 * _MINUTE, 3 * _HOUR, "hour"),
+    "week": Spans("Next week", "3 hours", 56, 3 * _HOUR, _DAY, "day"),
 }
-_DAY = timedelta(days=1)
-_LETTERS = 11  # the height of the text
+_LEAST = 2.0  # per cent: one task among many is still seen
+_MS = timedelta(milliseconds=1)
+_LEFT, _RIGHT = 15, 85  # per cent: where the words of the peak stand beside it
 
 
 class Bar(NamedTuple):
-    """A bar: its place and size, its number of tasks, and its span of time."""
+    """A bar: its place and size in per cent, its tasks, its span, and where it leads."""
 
     x: float
     y: float
@@ -31,6 +58,7 @@ class Bar(NamedTuple):
     tasks: int
     begin: datetime
     end: datetime
+    url: str
 
 
 class Mark(NamedTuple):
@@ -44,43 +72,129 @@ class Level(NamedTuple):
     """A line of the scale."""
 
     y: float
-    text_y: float
     tasks: int
 
 
 class Chart(NamedTuple):
-    """A chart, and all that is drawn in it."""
+    """A chart, and all that is drawn in it; places are in per cent."""
 
+    spans: Spans
     bars: list[Bar]
     marks: list[Mark]
     scale: list[Level]
     begin: datetime
     end: datetime
-    width: int = WIDTH
-    inner: int = INNER
-    height: int = HEIGHT
+    now: float | None
+    peak: Bar | None
+    peak_words: str
+
+    @property
+    def total(self) -> int:
+        """The number of tasks in all bars."""
+        return sum(bar.tasks for bar in self.bars)
+
+    @property
+    def peak_x(self) -> float:
+        """Where the words of the peak stand."""
+        return round(self.peak.x + self.peak.width / 2, 2) if self.peak else 0.0
+
+    @property
+    def peak_anchor(self) -> str:
+        """Which end of these words stands there, so that they stay within the chart."""
+        return "start" if self.peak_x < _LEFT else "end" if self.peak_x > _RIGHT else "mid"
 
 
-def chart_of(visit: Visit, name: str) -> Chart:
-    """Return a chart; its marks are in the app's zone until the script moves them."""
-    spans, length, apart = SPANS[name]
-    now_ms, counts = ahead(visit.delayq.services, length // timedelta(milliseconds=1), spans)
-    top, width, now = _top(max([1, *counts])), INNER / spans, from_ms(now_ms)
+def chart_of(visit: Visit, name: str, begin: datetime | None = None) -> Chart:
+    """Return a chart.
+
+    Args:
+        visit: The visit.
+        name: One of :data:`SPANS`.
+        begin: Where its first bar begins; by default, with the span of the clock that now is in.
+    """
+    spans, zone = SPANS[name], zone_of(visit)
+    now = from_ms(visit.delayq.counts().now_ms)
+    begin = floor(now, spans.length, zone) if begin is None else begin
+    after_ms = (begin - from_ms(0)) // _MS - 1
+    _, counts = ahead(visit.delayq.services, spans.length // _MS, spans.bars, after_ms)
+    top, width, end = _top(max([1, *counts])), 100 / spans.bars, begin + spans.bars * spans.length
     bars = []
     for at, count in enumerate(counts):
-        # One task among many is still seen.
-        height = round(max(2.0, HEIGHT * count / top) if count else 0.0, 2)
-        place = (round(at * width, 2), round(HEIGHT - height, 2), round(width * 0.85, 2), height)
-        begin = now + at * length
-        bars.append(Bar(*place, count, begin, begin + length))
-    end = now + spans * length
-    levels = {top, top // 2} - {0}
-    scale = [
-        Level(y := round(HEIGHT - HEIGHT * level / top, 2), max(y + 4, _LETTERS), level)
-        for level in sorted(levels)
+        height = round(max(_LEAST, 100 * count / top) if count else 0.0, 2)
+        place = (
+            round((at + 0.1) * width, 2),
+            round(100 - height, 2),
+            round(width * 0.8, 2),
+            height,
+        )
+        first = begin + at * spans.length
+        bars.append(
+            Bar(*place, count, first, first + spans.length, _url(visit, spans, first, zone))
+        )
+    most = max(bars, key=lambda bar: bar.tasks)
+    peak = most if most.tasks else None
+    return Chart(
+        spans,
+        bars,
+        _marks(begin, end, spans.apart, zone),
+        [
+            Level(round(100 - 100 * level / top, 2), level)
+            for level in sorted({0, top // 2, top})
+        ],
+        begin,
+        end,
+        round(100 * ((now - begin) / (end - begin)), 2) if begin <= now < end else None,
+        peak,
+        _words_of(peak, spans, zone) if peak else "",
+    )  # fmt: skip
+
+
+def load(visit: Visit) -> Response:
+    """Show what falls due in one hour by minutes, or in one day by half hours.
+
+    The URL has ``of``, the kind of chart, and ``begin``, a time in its first span.
+    """
+    args = visit.request.args
+    name, text = args.get("of", "hour"), args.get("begin", "")
+    if name not in SPANS:
+        raise InvalidOption("of", name, f"one of {', '.join(SPANS)}")
+    spans, zone, begin = SPANS[name], zone_of(visit), None
+    whole = spans.bars * spans.length
+    if text:
+        given = moment_of(visit, time_of(text, "begin", ago=True), "begin")
+        begin = floor(given, min(whole, _DAY), zone)
+    chart = chart_of(visit, name, begin)
+    sides = [
+        visit.url(
+            "load", of=name, begin=(chart.begin + way * whole).isoformat(), zone=args.get("zone")
+        )
+        for way in (-1, 1)
     ]
-    marks = _marks(now, end, apart, visit.delayq.services.timezone)
-    return Chart(bars, marks, scale, now, end)
+    return visit.page("load.html", chart=chart, earlier=sides[0], later=sides[1], of=name)
+
+
+def floor(moment: datetime, length: timedelta, zone: tzinfo) -> datetime:
+    """Return the begin of the span of the clock, in a zone, that a moment is in."""
+    here = moment.astimezone(zone)
+    midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
+    # In wall time, as the clocks of a day may change.
+    wall = here.replace(tzinfo=None) - midnight.replace(tzinfo=None)
+    return moment - (wall % length)
+
+
+def _url(visit: Visit, spans: Spans, begin: datetime, zone: tzinfo) -> str:
+    if spans.opens:
+        opened = SPANS[spans.opens]
+        first = floor(begin, opened.bars * opened.length, zone)
+        return visit.url("load", of=spans.opens, begin=first.isoformat())
+    end = begin + spans.length
+    return visit.url("tasks", after=begin.isoformat(), before=end.isoformat())
+
+
+def _words_of(bar: Bar, spans: Spans, zone: tzinfo) -> str:
+    begin, end = (f"{each.astimezone(zone):%H:%M}" for each in (bar.begin, bar.end))
+    when = f"at {begin}" if spans.length == _MINUTE else f"from {begin} to {end}"
+    return f"{bar.tasks:,} {when}"
 
 
 def _top(most: int) -> int:
@@ -94,12 +208,10 @@ def _top(most: int) -> int:
 
 
 def _marks(begin: datetime, end: datetime, apart: timedelta, zone: tzinfo) -> list[Mark]:
-    here = begin.astimezone(zone)
-    midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
-    moment = midnight + ((here - midnight) // apart + 1) * apart
-    found = []
+    moment, found = floor(begin, apart, zone) + apart, []
     while moment < end:
-        x = round(INNER * ((moment - begin) / (end - begin)), 2)
-        found.append(Mark(x, f"{moment:%a %d}" if apart == _DAY else f"{moment:%H:%M}"))
+        here = moment.astimezone(zone)
+        x = round(100 * ((moment - begin) / (end - begin)), 2)
+        found.append(Mark(x, f"{here:%a}" if apart == _DAY else f"{here:%H:%M}"))
         moment += apart
     return found

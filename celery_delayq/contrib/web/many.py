@@ -16,11 +16,12 @@ URLs are signed, see ``visit.py``; so are those of answers, as long as a URL has
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from secrets import token_hex
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from werkzeug.datastructures import MultiDict
@@ -29,9 +30,11 @@ from werkzeug.utils import redirect
 from werkzeug.wrappers import Response
 
 from ...core import clock
+from ...core.clock import from_ms
 from ...core.errors import DelayQError, NotUndone, StoreError
 from ...core.hooks import part_of
 from ...core.store import Outcome, State
+from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.selection import Count, Selection, Tally, telling_so_far
 from ...core.text import plain
 from ...operations.actions import Action
@@ -80,7 +83,7 @@ def selected(visit: Visit) -> Response:
     if "sure" not in form:
         fixed = {
             "action": action.name,
-            "value": fixed_value(visit, options),
+            "value": fixed_value(visit, action, options),
             "zone": form.get("zone", ""),
         }
         ticks = form.getlist("one")
@@ -99,16 +102,52 @@ def selected(visit: Visit) -> Response:
 def _question(visit: Visit, values: MultiDict[str, str]) -> Response:
     """Ask whether the ticked tasks are to be changed."""
     action = action_for_many(visit)
-    ones = values.getlist("one")
+    ticks = values.getlist("one")
+    ones = [ticked(text)[0] for text in ticks]
     return visit.page(
         "selected.html",
         action=action,
-        ticks=ones,
-        ones=[ticked(text)[0] for text in ones],
+        ticks=ticks,
+        ones=ones,
+        rows=_rows(visit, {each: visit.delayq.get(each) for each in ones[:_FIRST]}, action)
+        + [Meant(each) for each in ones[_FIRST:]],
         value=values.get("value", ""),
         means=means(visit, action, values.get("value", "")),
         answers=None,
     )
+
+
+class Meant(NamedTuple):
+    """A task that a question is about.
+
+    Attributes:
+        id: Its id.
+        task: The task; ``None`` if it is not read, or does not wait any more.
+        becomes: Its new due time, if that is what changes.
+        arguments: Its arguments, short.
+    """
+
+    id: str
+    task: ScheduledTask | None = None
+    becomes: datetime | None = None
+    arguments: Sequence[words.Argument] = ()
+
+
+def _rows(visit: Visit, tasks: Mapping[str, ScheduledTask | None], action: Action) -> list[Meant]:
+    """Return the tasks that a question is about, with what they become."""
+    options, now = options_of(visit, action), from_ms(visit.delayq.counts().now_ms)
+    moves = action.takes == "time"
+    return [
+        Meant(each)
+        if task is None
+        else Meant(
+            each,
+            task,
+            from_ms(words.instant_of(options, task.due, now)) if moves else None,
+            words.shown_arguments(visit, task),
+        )
+        for each, task in tasks.items()
+    ]
 
 
 def _changed(
@@ -168,7 +207,7 @@ def everything(visit: Visit) -> Response:
     options = options_of(visit, action)
     if visit.request.method == "POST":
         picking = picked(visit)  # once: a later "+1h" would be another time
-        cursor, fixed = _selection(visit, picking).cursor, _fixed(visit, picking, options)
+        cursor, fixed = _selection(visit, picking).cursor, _fixed(visit, action, picking, options)
         return redirect(signed_url(visit, "everything", **fixed, cursor=cursor), 303)
     check_signed(visit)
     begin = visit.request.args.get("begin") or _cursor(visit)
@@ -196,7 +235,9 @@ def everything(visit: Visit) -> Response:
             cursor=begin,
         ),
         means=means(visit, action, given["value"] or ""),
-        first=listed(visit).tasks[:_FIRST] if is_over and so_far["count"] else [],
+        rows=_rows(visit, {task.id: task for task in listed(visit).tasks[:_FIRST]}, action)
+        if is_over and so_far["count"]
+        else [],
     )
 
 
@@ -403,11 +444,12 @@ def _selection(visit: Visit, picking: dict[str, Any], cursor: str | None = None)
     return visit.delayq.select(**{"state": _WAITING, **picking}, cursor=cursor)
 
 
-def _fixed(visit: Visit, picking: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+def _fixed(
+    visit: Visit, action: Action, picking: dict[str, Any], options: dict[str, Any]
+) -> dict[str, Any]:
     """Return the filters and the value with instants in place of relative times."""
     fixed: dict[str, Any] = {**in_url(visit), "zone": visit.request.values.get("zone", "")}
     for name in ("after", "before"):
         if name in fixed:
             fixed[name] = picking[FILTERS[name]].isoformat()
-    action = visit.request.values["action"]
-    return {**fixed, "action": action, "value": fixed_value(visit, options)}
+    return {**fixed, "action": action.name, "value": fixed_value(visit, action, options)}

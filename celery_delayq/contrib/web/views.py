@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from werkzeug.exceptions import BadRequest
 from werkzeug.wrappers import Response
 
 from ...core.clock import EPOCH, from_ms
-from ...core.errors import InvalidOption, UnreadableRecord
+from ...core.errors import InvalidOption, NoLeaf, UnreadableRecord
+from ...core.leaves import leaf
 from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask, facts_of, json_facts_of
-from ...core.text import plain
+from ...core.text import counted, plain
 from ...operations import finding
 from ...operations.cli.common import soon
 from ...operations.cli.output import behind_which
@@ -35,31 +37,64 @@ from .actions import (
     values_of,
 )
 from .chart import SPANS, chart_of
-from .looking import Found, listed, named, order_of
+from .looking import SECOND, Found, listed, named, order_of
 from .visit import Answer, Mistyped, Visit, answered, mark_of
 from .words import FILTERS, in_url, instant_of, moved, told_back
 
-EVENTS = 8  # of the history, on the overview
+EVENTS = 5  # of the history, on the overview
+FOLDS = 1_000  # characters of arguments from which they are folded
+RUNS = 4  # of rules, there
+SHOWN_TAGS = 2  # of a task in a list
 OWN_EVENTS = 50  # of one task, on its page
 
 _MINE = "mine."  # before the name of a field that was typed over another revision
 _HIDDEN = ("args", "kwargs")
 _ARGUMENTS = ("argsrepr", "kwargsrepr")  # headers
+#: What the search has, by the names in the URL, with the names that a user types.
+SEARCHED = {
+    "id": "id",
+    "key": "key",
+    "task": "task",
+    "queue": "queue",
+    "tag": "tag",
+    "state": "state",
+    "after": "due from",
+    "before": "due before",
+    "text": "word",
+}
+MANY_TIMES = ("task", "queue", "tag", "state")
+_QUICK = {
+    "In flight": {"state": State.IN_FLIGHT.value},
+    "Dead": {"state": State.DEAD.value},
+}
 _DONE = (Outcome.UNCERTAIN, Outcome.BEHIND)  # with a sentence about it
 
 
 def overview(visit: Visit) -> Response:
-    """Show the counts, the queues, the pauses, the scanners, and what is wrong."""
+    """Show what is wrong, the counts, the queues, the pauses, the scanners, and what comes."""
     status = visit.delayq.status()
-    kept = visit.delayq.services.settings.history
+    counts, kept = status.counts, visit.delayq.services.settings.history
     return visit.page(
         "overview.html",
         status=status,
         looked_at=sum(queue.waiting for queue in status.queues),
         charts={name: chart_of(visit, name) for name in SPANS},
+        runs=_next_runs(visit) if counts.rules else [],
+        now=from_ms(counts.now_ms),
+        soon=soon,
         kept=kept,
         events=visit.delayq.history(EVENTS) if kept else None,
     )
+
+
+def _next_runs(visit: Visit) -> list[Any]:
+    """Return the rules that run next; none if there are too many to know, or without cronsim."""
+    try:
+        found = leaf("rules").listed(visit.delayq.services, seconds=SECOND)
+    except (ModuleNotFoundError, NoLeaf):
+        return []
+    runs = [rule for rule in found.rules if rule.next]
+    return [] if found.further else sorted(runs, key=lambda rule: rule.next[0])[:RUNS]
 
 
 def state(visit: Visit) -> Response:
@@ -68,37 +103,103 @@ def state(visit: Visit) -> Response:
 
 
 def tasks(visit: Visit) -> Response:
-    """List tasks: waiting ones in due order; with a state, in the order of scheduling."""
-    counts = visit.delayq.counts()
+    """List tasks: waiting ones in due order; with a state, in the order of scheduling.
+
+    What is typed into the search, ``q``, becomes a filter of the URL to which this leads.
+    """
+    args, typed = visit.request.args, visit.request.args.get("q", "").strip()
+    if typed:
+        return visit.redirect("tasks", **_with(visit, words.searched(typed)))
+    counts, given = visit.delayq.counts(), in_url(visit)
     now = from_ms(counts.now_ms)
-    given = in_url(visit)
-    args = visit.request.args
     by = {name: args[name] for name in ("id", "key") if args.get(name)}
     try:
         cursor = args.get("cursor") or None
         found = _named(visit, given, by) if by else listed(visit, cursor=cursor)
     except (Mistyped, InvalidOption) as error:
         visit, found = _refused(visit, error), Found([], {})
-    kept = {**given, "text": args.get("text"), "order": order_of(visit)}
+    order = order_of(visit)
+    kept = {**given, "text": args.get("text"), "order": order}
+    rows = [_row(visit, task, now) for task in found.tasks]
+    filtered = bool(by or args.get("text") or given.keys() & FILTERS.keys())
+    tagged = _tagged(visit, given)
+    is_dead = given.get("state") == [State.DEAD.value]
     return visit.page(
         "tasks.html",
-        title="Dead tasks" if given.get("state") == [State.DEAD.value] else "Tasks",
+        title="Dead tasks" if is_dead else "Tasks",
+        heading=counted(tagged) if tagged else "Dead tasks" if is_dead else "Tasks",
         given=given,
-        filtered=bool(by or args.get("text") or given.keys() & FILTERS.keys()),
-        rows=[_row(visit, task, now) for task in found.tasks],
+        filtered=filtered,
+        rows=rows,
+        days=_by_day(visit, rows),
         looked_to=found.looked_to,
         next=found.further and visit.url("tasks", **kept, **found.further),
         counts=counts,
-        order=order_of(visit),
-        ticked=visit.request.args.getlist("marks"),
-        states=[state.value for state in State],
+        order=order,
+        turned=visit.url("tasks", **_with(visit, {"order": "" if order else "latest"})),
+        chips=_chips(visit),
+        quick=_quick(visit),
+        ticked=args.getlist("marks"),
         actions=suiting_some(found.tasks),
+        opened="all" in args,
+        change_all=visit.url("tasks", **_with(visit, {"all": "1"})),
         everything="" if by or args.get("text") else visit.url("everything", **given),
-        names=finding.names_of(visit.delayq),
-        tags=sorted({tag for task in found.tasks for tag in task.tags}),
-        tagged=_tagged(visit, given),
+        words=_words(visit, found.tasks),
+        queues=finding.names_of(visit.delayq)[1],
+        tagged=tagged,
         meant=[] if found.tasks or found.further else _meant(visit, given),
     )
+
+
+def _with(visit: Visit, changed: dict[str, Any]) -> dict[str, Any]:
+    """Return the values in the URL of the list, with others; not the place in the list."""
+    args = visit.request.args.to_dict(flat=False)
+    kept = {name: args[name] for name in (*SEARCHED, "order", "zone") if name in args}
+    return {
+        **kept,
+        **{
+            name: [*kept.get(name, ()), text] if name in MANY_TIMES else text
+            for name, text in changed.items()
+        },
+    }
+
+
+def _chips(visit: Visit) -> list[dict[str, str]]:
+    """Return the filters in the URL, each with the URL of the list without it."""
+    args = visit.request.args
+    found = []
+    for param, name in SEARCHED.items():
+        for text in filter(None, args.getlist(param)):
+            rest = {**_with(visit, {}), param: [one for one in args.getlist(param) if one != text]}
+            chip = {"param": param, "name": name, "text": text}
+            found.append({**chip, "without": visit.url("tasks", **rest)})
+    return found
+
+
+def _quick(visit: Visit) -> list[tuple[str, str, bool]]:
+    """Return the searches that one press makes: their names, URLs, and which one is shown."""
+    shown = {chip["param"]: chip["text"] for chip in _chips(visit)}
+    return [
+        (name, visit.url("tasks", **values), shown == values) for name, values in _QUICK.items()
+    ]
+
+
+def _words(visit: Visit, tasks: list[ScheduledTask]) -> list[str]:
+    """Return what the search suggests."""
+    names, queues = finding.names_of(visit.delayq)
+    tags = sorted({tag for task in tasks for tag in task.tags})
+    of_kind = (("task", names), ("queue", queues), ("tag", tags))
+    return [f"{kind}:{name}" for kind, some in of_kind for name in some]
+
+
+def _by_day(
+    visit: Visit, rows: list[dict[str, Any]]
+) -> list[tuple[datetime | None, list[dict[str, Any]]]]:
+    """Return the rows below their days, in the zone of the page."""
+    zone = words.shown_zone(visit)
+    days = groupby(rows, key=lambda row: row["due"] and row["due"].astimezone(zone).date())
+    some = (list(below) for _, below in days)
+    return [(below[0]["due"], below) for below in some]
 
 
 def _refused(visit: Visit, error: Mistyped | InvalidOption) -> Visit:
@@ -138,7 +239,10 @@ def _meant(visit: Visit, given: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _row(visit: Visit, task: ScheduledTask, now: Any) -> dict[str, Any]:
     due = None if task.created == EPOCH else task.due  # it cannot be read
-    tick = tick_of(task)
+    tick, tags = (
+        tick_of(task),
+        [tag for tag in task.tags if tag not in visit.request.args.getlist("tag")],
+    )
     return {
         "task": task,
         "ticked": tick,
@@ -147,7 +251,9 @@ def _row(visit: Visit, task: ScheduledTask, now: Any) -> dict[str, Any]:
         "due": due,
         "due_in": soon(task.due, now) if due else "",
         "state": words.state(task, now),
-        "arguments": words.arguments(visit, task),
+        "arguments": words.shown_arguments(visit, task),
+        "tags": tags[:SHOWN_TAGS],
+        "more_tags": tags[SHOWN_TAGS:],
     }
 
 
@@ -231,6 +337,9 @@ def _shown(visit: Visit, found: ScheduledTask) -> Response:
         now=now,
         soon=soon,
         state=words.state(found, now),
+        look=_look_of(found, now),
+        arguments=words.shown_arguments(visit, found),
+        folds=FOLDS,
         facts=dict(_facts(visit, found)),
         indented={} if visit.hides else dict(_indented(found)),
         headers=dict(_headers(found)),
@@ -244,6 +353,13 @@ def _shown(visit: Visit, found: ScheduledTask) -> Response:
         typed=typed,
         move=move,
     )
+
+
+def _look_of(found: ScheduledTask, now: datetime) -> str:
+    """Return the colour of a task's state."""
+    if found.state is State.DEAD:
+        return "red"
+    return "amber" if found.paused_by or found.behind or found.due <= now else ""
 
 
 def _events(visit: Visit, task_id: str) -> list[Any]:

@@ -8,10 +8,14 @@ is in the zone that the browser's script reports, or else in the app's own.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone, tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from celery.utils.saferepr import saferepr
+from jinja2 import pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 
 from ...core import clock
@@ -20,7 +24,7 @@ from ...core.errors import InvalidOption
 from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...operations.actions import REFUSED
-from ...operations.cli.common import name_of, soon, stamp
+from ...operations.cli.common import name_of, soon, with_zone
 from ...operations.cli.output import Target, why_behind, why_gone
 from ...operations.typed_times import GivenTime, TypedTimeError, read, told
 from .visit import Mistyped, Visit
@@ -35,17 +39,45 @@ FILTERS = {
     "before": "before_due",
 }
 _TIMES = ("after", "before")
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f-]{0,27})?")
+CUT = 30  # characters of a value in a list
+MANY = 200  # characters from which a list says how many a value has
+MOST = 1_000  # characters of a value that is no text
 _ZONE = "a time zone that this machine knows, such as Europe/Berlin, or a time with its offset"
 _CHANGED = "task {} was changed since you loaded the page, or is in another state; nothing was done"
 
 
-def time(moment: datetime | None) -> Markup | str:
-    """Return a time in UTC, to which the script adds the viewer's own."""
+#: How a time is written: for a fact, a cell of a table, a row below its day, and the head.
+_FORMS = {"near": "%d %b %H:%M", "clock": "%H:%M", "seconds": "%H:%M:%S", "day": "%A %d %B"}
+
+
+@pass_context
+def time(context: Context, moment: datetime | None, form: str = "") -> Markup | str:
+    """Return a time in the zone of the page; the script writes it in the viewer's own.
+
+    Args:
+        context: The template's, with the ``visit``.
+        moment: The time.
+        form: One of :data:`_FORMS`, or nothing: with date, seconds and zone. With ``text`` it is
+            no element, for an attribute.
+    """
     if moment is None:
         return "unknown"
+    zone = shown_zone(context["visit"])
+    here = moment.astimezone(zone)
+    if form == "text":
+        return f"{here:%d %b %H:%M}"
     iso = moment.astimezone(timezone.utc).isoformat(timespec="milliseconds")
-    text = stamp(moment.replace(microsecond=0), timezone.utc)
-    return Markup('<time datetime="{}">{} UTC</time>').format(iso, text)
+    text = f"{here:{_FORMS[form]}}" if form else with_zone(moment.replace(microsecond=0), zone)
+    return Markup('<time datetime="{}" data-form="{}">{}</time>').format(iso, form, text)
+
+
+def shown_zone(visit: Visit) -> tzinfo:
+    """Return the zone of the times on a page; the app's own if the URL has none that is known."""
+    try:
+        return zone_of(visit)
+    except InvalidOption:
+        return visit.delayq.services.timezone
 
 
 def answer(visit: Visit, done: str, outcome: Outcome, task_id: str) -> str:
@@ -88,6 +120,47 @@ def arguments(visit: Visit, task: ScheduledTask) -> str:
         return ""
     texts: tuple[Any, ...] = (task.argsrepr, task.kwargsrepr)
     return " ".join(text for text in texts if text and text not in ("()", "{}"))
+
+
+class Argument(NamedTuple):
+    """An argument as a list shows it.
+
+    Attributes:
+        name: Its name; empty for one by place.
+        text: Its value, cut at :data:`CUT` characters.
+        size: How long the value is, if it was cut; else empty.
+    """
+
+    name: str
+    text: str
+    size: str = ""
+
+
+def shown_arguments(visit: Visit, task: ScheduledTask) -> list[Argument]:
+    """Return the arguments for a list, each value short; none if they are hidden."""
+    if visit.hides or task.is_canvas:
+        return []
+    args, kwargs = task.shown_arguments()
+    texts = zip((task.argsrepr, task.kwargsrepr), (args, kwargs), strict=True)
+    hidden = [_cut("", text) for text, value in texts if value is None and text]
+    by_place = [_cut("", value) for value in args or ()]
+    return [*by_place, *(_cut(name, value) for name, value in (kwargs or {}).items()), *hidden]
+
+
+def _cut(name: str, value: Any) -> Argument:
+    text = value if isinstance(value, str) else saferepr(value, MOST)
+    if len(text) <= CUT:
+        return Argument(name, text)
+    size = f"{len(text):,} characters" if len(text) > MANY else ""
+    return Argument(name, f"{text[: CUT - 1]}…", size)
+
+
+def searched(text: str) -> dict[str, str]:
+    """Return the filter that a text in the search means, by its name in the URL."""
+    name, colon, value = text.partition(":")
+    if colon and value and name in ("task", "queue", "tag", "key", "state", "id"):
+        return {name: value.upper() if name == "state" else value}
+    return {"id": text} if _ID.fullmatch(text) else {"text": text}
 
 
 def time_of(text: str, field: str = "value", **forms: bool) -> GivenTime:

@@ -1,83 +1,131 @@
-// The pages work without this script. It adds six things: times in the viewer's own zone, charts
-// that say what a bar means, the browser's own picker for times, a box that ticks all tasks, pages
-// that load anew by themselves, and the press of "Continue" while many tasks are changed.
+// The pages work without this script. It adds: times and days in the viewer's own zone, charts with
+// marks of that zone, the browser's own picker for times, a box that ticks all tasks, a button that
+// copies an id, pages that load anew by themselves, and the press of "Continue" while many tasks are
+// changed.
 "use strict";
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const near = new Intl.DateTimeFormat(undefined, {
-  day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit",
-});
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const day = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric" });
+const format = (options) => new Intl.DateTimeFormat(undefined, options);
+const local = format({ dateStyle: "medium", timeStyle: "medium" });
+const clock = format({ hour: "2-digit", minute: "2-digit" });
+const seconds = format({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const near = format({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const far = format({ dateStyle: "medium", timeStyle: "short" });
+const day = format({ weekday: "long", day: "numeric", month: "long" });
+const weekday = format({ weekday: "short" });
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
 const HOUR = 3_600_000;
 
+function daysFrom(time) {
+  const midnight = (moment) => new Date(moment).setHours(0, 0, 0, 0);
+  return Math.round((midnight(time) - midnight(Date.now())) / (24 * HOUR));
+}
+
+// "today", "tomorrow" and "yesterday" in the viewer's language; nothing for other days.
+function nearDay(time) {
+  const days = daysFrom(time);
+  return Math.abs(days) <= 1 ? relative.format(days, "day") : "";
+}
+
+function nearTime(time) {
+  const word = nearDay(time);
+  if (word) return `${word} ${clock.format(time)}`;
+  return (time.getFullYear() === new Date().getFullYear() ? near : far).format(time);
+}
+
+const forms = {
+  near: nearTime,
+  clock: (time) => clock.format(time),
+  seconds: (time) => seconds.format(time),
+  day: (time) => [nearDay(time), day.format(time)].filter(Boolean).join(", "),
+};
+
 function dress(root) {
+  for (const list of root.querySelectorAll(".list tbody")) regroup(list);
   for (const one of root.querySelectorAll("time[datetime]")) {
     const time = new Date(one.dateTime);
+    const form = forms[one.dataset.form];
     one.title = one.textContent;
-    if (one.closest("td, header")) {
-      const isNear = time.getFullYear() === new Date().getFullYear();
-      one.textContent = (isNear ? near : local).format(time);
-      continue;
+    if (form) {
+      one.textContent = form(time);
+    } else if (time.getTimezoneOffset()) {
+      const utc = document.createElement("span");
+      utc.className = "utc";
+      utc.textContent = one.title;
+      one.replaceChildren(local.format(time), " ", utc);
     }
-    if (!time.getTimezoneOffset()) continue;
-    const utc = document.createElement("span");
-    utc.className = "utc";
-    utc.textContent = one.title;
-    one.replaceChildren(local.format(time), " ", utc);
   }
   for (const one of root.querySelectorAll("svg[data-chart]")) dressChart(one);
+  for (const one of root.querySelectorAll("[data-peak]")) one.textContent = peakOf(one.dataset);
   if (!zone) return;
   for (const one of root.querySelectorAll("input[data-zone]")) one.value = zone;
   for (const one of root.querySelectorAll("[data-zone-name]")) one.textContent = `in ${zone}`;
 }
 
-// Moves the marks of a chart to the hours and days of the viewer's zone, and says what a bar means
-// that the pointer or the keyboard is on; the arrow keys go from bar to bar.
+// Puts the rows of a list below the days of the viewer's zone.
+function regroup(list) {
+  const days = [...list.querySelectorAll(".day")];
+  if (!days.length) return;
+  const heads = days.map((one) => (one.remove(), one));
+  let last = null;
+  for (const row of [...list.rows]) {
+    const time = row.querySelector(".clock time");
+    const begins = time ? new Date(time.dateTime).toDateString() : "";
+    if (begins === last) continue;
+    last = begins;
+    const head = heads.length ? heads.shift() : days[0].cloneNode(true);
+    if (time) {
+      const its = document.createElement("time");
+      its.dateTime = time.dateTime;
+      its.dataset.form = "day";
+      its.textContent = time.dateTime;
+      head.firstElementChild.replaceChildren(its);
+    }
+    row.before(head);
+  }
+}
+
+function peakOf({ peak, begin, end }) {
+  const count = Number(peak).toLocaleString("en");
+  const [from, to] = [new Date(begin), new Date(end)];
+  if (to - from <= 60_000) return `${count} at ${clock.format(from)}`;
+  return `${count} from ${clock.format(from)} to ${clock.format(to)}`;
+}
+
+// Moves the marks of a chart to the hours and days of the viewer's zone, as many as have room.
 function dressChart(chart) {
   const begin = new Date(chart.dataset.begin), end = new Date(chart.dataset.end);
-  const hours = (end - begin) / HOUR, width = Number(chart.dataset.width);
-  const apart = hours <= 1 ? HOUR / 6 : hours <= 24 ? 3 * HOUR : 24 * HOUR;
-  const group = chart.querySelector(".marks"), [line, text] = group.children;
-  const bars = [...chart.querySelectorAll("a")];
-  const readout = chart.parentNode.querySelector(".readout");
-  if (line) {
-    const moment = new Date(begin);
-    moment.setHours(0, 0, 0, 0);
-    const marks = [];
-    while (moment < end) {
-      if (moment > begin) {
-        const x = width * (moment - begin) / (end - begin);
-        const [its, words] = [line.cloneNode(), text.cloneNode()];
-        for (const name of ["x1", "x2"]) its.setAttribute(name, x);
-        words.setAttribute("x", x);
-        words.textContent = (hours > 24 ? day : clock).format(moment);
-        marks.push(its, words);
-      }
-      if (hours > 24) moment.setDate(moment.getDate() + 1);
-      else moment.setTime(moment.getTime() + apart);
-    }
-    group.replaceChildren(...marks);
+  const hours = (end - begin) / HOUR, marks = chart.querySelector(".marks");
+  const write = hours > 48 ? weekday : clock;
+  const minutes = hours > 48 ? 1440 : hours > 2 ? 180 : 10;
+  const moments = [];
+  const moment = new Date(begin);
+  moment.setHours(0, 0, 0, 0);
+  while (moment < end) {
+    if (moment > begin) moments.push(new Date(moment));
+    if (minutes === 1440) moment.setDate(moment.getDate() + 1);
+    else moment.setMinutes(moment.getMinutes() + minutes);
   }
-  function say(bar) {
+  const letters = Math.max(...moments.map((one) => write.format(one).length));
+  const room = (chart.clientWidth || 320) / (letters * 7 + 14);
+  const step = Math.max(1, Math.ceil(moments.length / room));
+  const shown = moments.filter((one, at) => at % step === 0 && end - one > 0.03 * (end - begin));
+  marks.replaceChildren(...shown.map((one) => {
+    const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
+    const place = 100 * (one - begin) / (end - begin);
+    text.setAttribute("x", `${place}%`);
+    text.setAttribute("y", "100%");
+    text.setAttribute("dy", 14);
+    text.setAttribute("class", "mid");
+    text.textContent = write.format(one);
+    return text;
+  }));
+  for (const bar of chart.querySelectorAll("a")) {
     const { begin: from, end: to } = bar.querySelector("rect").dataset;
-    const count = bar.querySelector("title").textContent.split(",")[0];
-    readout.textContent = `${count}, ${local.format(new Date(from))} to ${clock.format(new Date(to))}`;
+    const title = bar.querySelector("title");
+    const count = title.textContent.split(",").slice(0, -1).join(",");
+    title.textContent = `${count}, ${nearTime(new Date(from))} to ${clock.format(new Date(to))}`;
   }
-  bars.forEach((bar, at) => {
-    bar.tabIndex = at ? -1 : 0;
-    bar.addEventListener("pointerenter", () => say(bar));
-    bar.addEventListener("focus", () => say(bar));
-    bar.addEventListener("keydown", (event) => {
-      const next = bars[at + { ArrowRight: 1, ArrowLeft: -1 }[event.key]];
-      if (!next) return;
-      bar.tabIndex = -1;
-      next.tabIndex = 0;
-      next.focus();
-      event.preventDefault();
-    });
-  });
 }
 
 function addPicker(field) {
@@ -107,8 +155,23 @@ function tickAll(place) {
     for (const one of document.querySelectorAll("input[name=one]")) one.checked = all.checked;
   });
   const label = document.createElement("label");
-  label.append(all, " Tick all");
+  const words = document.createElement("span");
+  words.className = "hidden";
+  words.textContent = "Tick all";
+  label.append(all, words);
   place.replaceChildren(label);
+}
+
+function addCopy(place) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "plain small";
+  button.textContent = "Copy";
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(place.textContent);
+    button.textContent = "Copied";
+  });
+  if (navigator.clipboard) place.after(" ", button);
 }
 
 // Loads the state in the head anew, and where a page asks for it, the whole page. A page that gets
@@ -116,8 +179,7 @@ function tickAll(place) {
 // leads to a reload; but not the error of a proxy in front of a server that is away.
 function keepLive(state, main) {
   const isWhole = "refresh" in main.dataset;
-  const seconds = Number(main.dataset.refresh || 15);
-  const since = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+  const every = Number(main.dataset.refresh || 15);
   let isLive = true, lost = 0, answered = new Date();
 
   function isRead() {
@@ -136,13 +198,14 @@ function keepLive(state, main) {
     if (!isWhole || isRead()) return;
     main.replaceChildren(...page.querySelector("main").childNodes);
     document.title = page.title;
+    document.querySelector("link[rel=icon]").href = page.querySelector("link[rel=icon]").href;
   }
 
   function say() {
     const sentence = document.createElement("strong");
-    sentence.className = "problems";
+    sentence.className = "badge dot red";
     sentence.setAttribute("role", "alert");
-    sentence.textContent = `No answer since ${since.format(answered)}`;
+    sentence.textContent = `No answer since ${seconds.format(answered)}`;
     state.replaceChildren(sentence);
   }
 
@@ -169,7 +232,7 @@ function keepLive(state, main) {
     document.body.classList.toggle("stale", lost > 1);
   }
 
-  setInterval(load, 1000 * seconds);
+  setInterval(load, 1000 * every);
   if (!isWhole) return;
   const button = document.createElement("button");
   button.type = "button";
@@ -178,15 +241,14 @@ function keepLive(state, main) {
     isLive = !isLive;
     button.textContent = isLive ? "Stop refreshing" : "Refresh again";
   });
-  document.querySelector("header").append(button);
+  button.className = "plain small";
+  state.before(button);
 }
 
 dress(document);
-if (matchMedia("(max-width: 40rem)").matches) {
-  for (const one of document.querySelectorAll("[data-fold]")) one.open = !!one.querySelector("[aria-invalid]");
-}
 for (const one of document.querySelectorAll("input[data-time]")) addPicker(one);
 for (const one of document.querySelectorAll("[data-tick-all]")) tickAll(one);
+for (const one of document.querySelectorAll("[data-copy]")) addCopy(one);
 for (const one of document.querySelectorAll("#state")) keepLive(one, document.querySelector("main"));
 for (const one of document.querySelectorAll("a[data-follow]")) location.replace(one.href);
 // The server sets this only on pages that were reached from these pages.
