@@ -3,6 +3,7 @@
 import html
 import re
 from itertools import count
+from urllib.parse import unquote_plus
 
 import pytest
 from werkzeug.test import Client
@@ -59,7 +60,8 @@ class Page:
     @property
     def said(self):
         """The answer to a change, or the sentence of an error."""
-        found = re.search(r'<p role="(?:status|alert)"[^>]*>(.*?)</p>', self.html, re.DOTALL)
+        pattern = r'role="(?:status|alert)"[^>]*>\s*(?:<(?:p|h2)>)?(.*?)</(?:p|h2)>'
+        found = re.search(pattern, self.html, re.DOTALL)
         return found and " ".join(html.unescape(found[1]).split())
 
     def url(self, pattern):
@@ -74,8 +76,10 @@ class Page:
 
     @property
     def ids(self):
-        """The ids or names of a list, in its order."""
-        return re.findall(r'<th scope="row"[^>]*><a [^>]*>([^<]*)</a>', self.html)
+        """The ids of the tasks to which the rows of a list lead, in its order."""
+        rows = re.findall(r"<tr>.*?</tr>", self.html, re.DOTALL)
+        found = re.findall(r'href="[^"]*/task\?id=([^"&]*)', " ".join(rows))
+        return [unquote_plus(each) for each in found]
 
     def action_with(self, text):
         """The URL to which the form posts that has this text."""

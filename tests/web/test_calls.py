@@ -56,5 +56,6 @@ def test_the_overview_reads_the_next_10_000_tasks_and_no_more(
 
     assert asked(browser, calls, "/") == few
     assert few["queues"] == 2
-    assert "The 1,000 tasks that are due next, of 2,400" in browser.get("/").text
-    assert "Count all by queue" in browser.get("/").text
+    page = browser.get("/").text
+    assert "of the 1,000 tasks that are due next Count all" in page
+    assert "Waiting 2,400" in page

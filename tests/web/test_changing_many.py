@@ -77,7 +77,7 @@ def test_redis_goes_away_among_the_ticked(app, browser, many, go_away):
     some = [ticked[task_id] for task_id in IDS[:3]]
     page = browser.change("/selected", sure="1", one=some, action="cancel")
     assert (page.status, page.said) == (503, "1 task of 3 was cancelled.")
-    untried = f"cancel failed: {GONE}; the tasks below were not tried task-02 not tried"
+    untried = f"cancel failed: {GONE}; the tasks below were not tried task-02 not done not tried"
     assert untried in page.text
     assert left(app) == IDS[1:]
 
@@ -106,7 +106,7 @@ def test_all_that_match_are_changed_and_no_other(app, browser, many, filters, me
     page = counted(browser, filters, action="cancel")
     assert f"{len(meant)} tasks match." in page.text
     assert page.ids == meant[:5]
-    assert ("The first of them" in page.text) is (len(meant) > 5)
+    assert (f"The first 5 of {len(meant)} " in page.text) is (len(meant) > 5)
     assert left(app) == IDS
     page, steps = worked(browser, page)
 
@@ -148,8 +148,10 @@ def test_the_buttons_have_the_value(browser, many, name):
         "by": r", \+1h from its due time",
     }.get(name, f", {re.escape(form['value'])}")
 
-    assert re.search(f"10 tasks{shown} Back to the tasks task-00", ticked.text)
-    assert re.search(f"10 tasks{shown} Back to the tasks", counted(browser, {}, **form).text)
+    for asked in (ticked, counted(browser, {}, **form)):
+        heading = re.search("<h1>(.*?)</h1>", asked.html)[1]
+        assert re.search(rf": 10 tasks{shown}\?$", heading)
+        assert re.search(r'<button [^>]*class="primary">[^<]*: 10 tasks</button>', asked.html)
 
 
 def test_a_value_that_the_change_does_not_take_is_not_shown(browser, many):
@@ -318,35 +320,40 @@ def test_the_script_presses_no_button_for_a_foreign_link(browser, headers, is_pr
 
 # A form that is wrong.
 
+KINDS = ("time", "add_tags", "remove_tags", "queue", "priority")  # of values, each with a field
+
 
 @pytest.mark.parametrize("is_all", [False, True], ids=["ticked", "all"])
 @pytest.mark.parametrize(
-    ("wrong", "form", "said"),
+    ("wrong", "action", "typed", "said"),
     [
-        ("action", {"action": "", "value": "mail"}, "choose what to change; nothing was done"),
-        ("value", {"action": "reschedule", "value": "tomorow"}, "'tomorow' is not a time; "),
-        ("value", {"action": "reschedule", "value": "3/4/2100"}, "'3/4/2100' has no time of day"),
-        ("value", {"action": "reschedule", "value": ""}, "to reschedule, type a value"),
-        ("value", {"action": "prioritise", "value": "x"}, "priority is 'x'; expected "),
-        ("value", {"action": "add_tag", "value": "t" * 600}, "tag is "),
-        ("value", {"action": "requeue", "value": ""}, "to move to a queue, type a value"),
+        ("action", "", "mail", "choose what to change; nothing was done"),
+        ("value-time", "reschedule", "tomorow", "'tomorow' is not a time; "),
+        ("value-time", "reschedule", "3/4/2100", "'3/4/2100' has no time of day"),
+        ("value-time", "reschedule", "", "to reschedule, type a value"),
+        ("value-priority", "prioritise", "x", "priority is 'x'; expected "),
+        ("value-add_tags", "add_tag", "t" * 600, "tag is "),
+        ("value-queue", "requeue", "", "to move to a queue, type a value"),
     ],
 )
 def test_a_change_of_many_that_is_wrong_leads_back_to_the_list(  # noqa: PLR0917
-    app, browser, many, is_all, wrong, form, said
+    app, browser, many, is_all, wrong, action, typed, said
 ):
+    kind = "queue" if wrong == "action" else wrong.partition("-")[2]
+    form = {f"value-{each}": "" for each in KINDS} | {f"value-{kind}": typed, "action": action}
     page = browser.get("/tasks", tag="even", order="latest")
     assert re.search(r'<select[^>]* name="action" required>\s*<option value="">', page.html)
     some = [] if is_all else [*ticks(page).values()][:2]
-    path = to_all(page) if is_all else page.action_with("ticked ones")
+    path = to_all(page) if is_all else page.action_with("Change the ticked")
 
     answered = browser.change(path, one=some, **form)
 
     assert (answered.status, answered.said[: len(said)]) == (400, said)
     assert is_wrong(answered, wrong)
-    if form["action"]:
-        assert f'<option value="{form["action"]}" selected>' in answered.html
-    assert form["value"] in field(answered, "value")
+    assert answered.html.count('aria-invalid="true"') == answered.html.count('class="wrong"') == 1
+    if action:
+        assert f'<option value="{action}" selected>' in answered.html
+    assert f'value="{typed}"' in field(answered, f"value-{kind}")
     assert [*ticks(answered)] == [*ticks(page)]
     assert answered.html.count(" checked") == len(some)
     assert left(app) == IDS
@@ -371,10 +378,12 @@ def test_a_form_for_ticked_tasks_that_is_none_is_refused(app, browser, many, for
 
 def test_a_value_that_no_url_can_carry_leaves_the_ticks(browser, many):
     page = browser.get("/tasks", tag="even")
-    form = {"one": [*ticks(page).values()][:2], "action": "add_tag", "value": "t" * 10_000}
-    answered = browser.change(page.action_with("ticked ones"), **form)
+    form = {"one": [*ticks(page).values()][:2], "action": "add_tag"}
+    path = page.action_with("Change the ticked")
+    answered = browser.change(path, **form, **{"value-add_tags": "t" * 10_000})
     assert answered.status == 400
-    assert is_wrong(answered, "value")
+    assert answered.said.startswith("tag is 'ttt")
+    assert is_wrong(answered, "value-add_tags")
     assert answered.html.count(" checked") == 2
 
 
@@ -387,16 +396,16 @@ def test_each_way_back_leads_to_the_list_with_its_filter_zone_and_place(browser,
     listed = browser.get("/tasks", **where)
     one = {"one": [*ticks(listed).values()][:1], "action": "run_now"}
 
-    task = browser.get(listed.url(r'<th scope="row"[^>]*><a href="([^"]*)"'))
+    task = browser.get(listed.url(r'<th scope="row" class="task"><a href="([^"]*)"'))
     told = browser.change(task.action_with("Look at"), action="look", value="2 Jan 2101 9:00")
     moved = browser.change(told.action_with("to then"), action="reschedule", value="+1h")
-    asked = browser.change(listed.action_with("ticked ones"), **one)
+    asked = browser.change(listed.action_with("Change the ticked"), **one)
     done = browser.change(asked.action_with("Run now"), sure="1", **one)
     whole = counted(browser, where, action="cancel")
     worked_off, _ = worked(browser, whole)
 
     for page in (task, told, moved, asked, done, whole, worked_off):
-        back = page.url(r'<a href="([^"]*)">Back to the tasks')
+        back = page.url(r'<p class="trail"><a href="([^"]*)">Tasks<')
         query = dict(pair.split("=") for pair in back.partition("?")[2].split("&"))
         assert query == where | {"before": "31+Jan+2101+9:00"}
 
@@ -404,10 +413,12 @@ def test_each_way_back_leads_to_the_list_with_its_filter_zone_and_place(browser,
 @pytest.mark.parametrize(
     ("back", "to"),
     [
-        ("//evil.example/?tag=x&next=y", None),
+        ("//evil.example/?tag=x&next=y", "/tasks"),
         ("tag=x&next=//evil.example", "/tasks?tag=x"),
-        ("tag=" + "x" * 2_000, None),
+        ("tag=" + "x" * 2_000, "/tasks"),
     ],
 )
 def test_a_way_back_leads_nowhere_else(browser, task, back, to):
-    assert browser.get("/task", id="a", back=back).url(r'<a href="([^"]*)">Back to the tasks') == to
+    page = browser.get("/task", id="a", back=back)
+    assert page.url(r'<p class="trail"><a href="([^"]*)">Tasks<') == to
+    assert "evil.example" not in page.html

@@ -63,7 +63,7 @@ def test_it_serves_until_ctrl_c(start):
     refused, _ = asked(url, Host="evil.example")
     status_at_end = process.stop(signal.SIGINT)
     assert (status, refused) == (200, 421)
-    assert "<h1>Overview</h1>" in text
+    assert "Overview · shop</title>" in text
     assert status_at_end == 0
     assert "Traceback" not in process.tail()
 

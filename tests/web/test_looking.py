@@ -1,11 +1,14 @@
 """The views beside the lists: the overview, a task, the history, counts by queue, charts."""
 
+import html
 import re
-from datetime import timedelta
+from contextlib import closing
+from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from celery_delayq.contrib.web import views, words
+from celery_delayq.contrib.web import words
 from tests.app.support import FAR, LONG_AGO
 from tests.web.conftest import IDS
 from tests.web.support import FURTHER, counted, ticks, walk, worked
@@ -21,23 +24,38 @@ def test_the_overview_has_counts_queues_and_problems(browser, scheduled):
     assert page.title.endswith("Overview · tests")
     assert "Waiting 2 Overdue 1 " in page.text
     assert "mail 1 0" in page.text
-    assert "no scanner is alive: no tasks are delivered" in page.text
+    assert "No scanner is alive: no tasks are delivered" in page.text
 
 
-def test_the_overview_has_eight_events_and_has_them_last(browser, many):
+def test_the_overview_has_five_events_and_has_them_last(browser, many):
     page = browser.get("/")
-    assert page.text.index("Scanners") < page.text.index("What happened last")
-    assert page.html.count('<span class="badge scheduled">') == 8
+    assert page.text.index("Scanners") < page.text.index("Last events")
+    assert page.html.count('<span class="badge ">scheduled</span>') == 5
+
+
+def test_the_overview_has_the_rules_that_run_next(app, browser):
+    assert "next runs" not in browser.get("/").text
+    now = datetime.now(timezone.utc)
+    for hours in range(1, 7):
+        at = now + timedelta(hours=hours)
+        schedule = f"{at.minute} {at.hour} * * *"
+        app.delayq.every(f"rule-{hours}", app.tasks["shop.remind"].s(1), schedule)
+    page = browser.get("/")
+    assert re.findall(r'href="/rules\?only=(rule-\d)"', page.html) == [
+        f"rule-{hours}" for hours in range(1, 5)
+    ]
+    assert "All 6 rules" in page.text
 
 
 def test_the_overview_marks_the_dead_and_leads_to_them(browser, task, die):
-    assert "The dead tasks" not in browser.get("/").text
+    assert "Look at the dead" not in browser.get("/").text
     die("dead")
     page = browser.get("/")
-    marked = r'<div class="loud"><dt>Dead</dt><dd><a href="/tasks\?state=DEAD">1<'
+    marked = r'<div class="red"><dt>Dead</dt><dd><a href="/tasks\?state=DEAD">1<'
     assert re.search(marked, page.html)
     assert '<div class="zero"><dt>In flight</dt>' in page.html
-    assert "The dead tasks" in page.text
+    [alarm] = [one for one in page.html.split('<li class="alarm red">') if "Dead: 1<" in one]
+    assert '<a class="button" href="/tasks?state=DEAD">Look at the dead</a>' in alarm
 
 
 # A task.
@@ -46,15 +64,19 @@ def test_the_overview_marks_the_dead_and_leads_to_them(browser, task, die):
 def test_the_page_of_a_task_has_its_facts_and_headers(browser, scheduled):
     task = scheduled("a", 42, key="k", tags=["blue"], queue="mail")
     page = browser.get("/task", id="a")
-    assert page.title.endswith("Task a · tests")
-    for text in ("args [ 42 ]", f"revision {task.revision}", "key k tags blue", "root_id a"):
+    assert page.title.endswith("shop.remind, scheduled · tests")
+    assert "shop. remind a 42 scheduled due in " in page.text
+    for text in ("args [ 42 ]", f"revision {task.revision}", "Key k Tags blue", "root_id a"):
         assert text in page.text
 
 
-def test_the_changes_of_a_task_are_above_its_facts(browser, task):
-    page = browser.get("/task?id=a").text
-    changes, facts, details = map(page.index, ("Change it", "task shop.remind", "Revision, host"))
-    assert changes < facts < details < page.index("revision ")
+def test_the_facts_of_a_task_are_above_its_headers_and_beside_its_changes(browser, task):
+    page = browser.get("/task?id=a")
+    facts, details = map(page.text.index, ("Facts ", "Revision, host"))
+    assert facts < details < page.text.index("revision ")
+    left, right = page.html.partition('<div class="task-page">')[2].split("\n<div>\n")[1:3]
+    assert '<h2 id="facts">' in left
+    assert '<h2 id="change">' in right
 
 
 def test_a_task_is_overdue_from_its_due_time_on_as_the_counts_have_it(scheduled):
@@ -105,7 +127,7 @@ def test_the_page_of_a_task_says_which_one_it_waits_behind_and_until_when(app, b
     until = r"in [^(]+ \(.* UTC\)"
     waits = f"waits behind task A-first, which holds its key until {until} at the latest"
     assert re.search(rf"It {waits}\.", page.text)
-    assert re.search(r"behind until \d{4}-\d\d-\d\d ", page.text)
+    assert re.search(r"Behind until \d{4}-\d\d-\d\d ", page.text)
     moved = browser.change(page.action_with("Cancel"), action="run_now")
     assert moved.status == 200
     assert re.fullmatch(f"task second is due now, but {waits}", moved.said)
@@ -119,7 +141,8 @@ def test_the_history_is_newest_first(app, browser, scheduled):
     app.delayq.cancel("a")
     for path in ("/history", "/"):
         page = browser.get(path).text
-        assert page.index("cancelled a k celery shop.remind") < page.index("scheduled a k celery")
+        first, second = (f"{what} shop. remind a k" for what in ("cancelled", "scheduled"))
+        assert page.index(first) < page.index(second)
     assert "The last 2 events. At most 100 of tasks are kept" in browser.get("/history").text
     assert "Among the last 100 events" in browser.get("/").text
 
@@ -172,9 +195,9 @@ def test_the_history_and_the_page_of_a_task_say_who_did_what(app, browser, sched
 
     history = browser.get("/history").text
     assert "rescheduled 3 tasks bob" in history
-    assert "paused queue mail mail alice" in history
-    own = browser.get(path).text.partition("What happened to it")[2]
-    assert re.search("rescheduled alice .* scheduled$", own)
+    assert "paused queue mail alice" in history
+    own = browser.get(path).text.partition("What happened to it")[2].partition("Revision, host")[0]
+    assert re.search("rescheduled alice .* scheduled $", own)
 
 
 def test_a_user_with_a_long_name_can_change_tasks(app, browse, task):
@@ -187,7 +210,7 @@ def test_a_user_with_a_long_name_can_change_tasks(app, browse, task):
 def test_no_history_is_said_to_be_kept_without_the_setting(app, browser):
     app.conf.delayq_history = 0
     assert browser.get("/history").said == "Nothing is kept: the setting delayq_history is 0."
-    assert "What happened last" not in browser.get("/").text
+    assert "Last events" not in browser.get("/").text
 
 
 # Counts by queue, and the charts.
@@ -204,7 +227,7 @@ def test_all_waiting_tasks_are_counted_by_queue_in_steps(browser, scheduled, lim
     seen = [int(re.search(r"(\d+) tasks? counted so far", page.text)[1]) for page in steps]
     assert len(seen) >= 4
     assert seen == sorted(seen)
-    assert "20 tasks counted Queue Waiting fast 6 mail 7 slow 7" in last.text
+    assert "20 tasks counted Waiting tasks by queue Queue Waiting fast 6 mail 7 slow 7" in last.text
 
 
 def test_each_chart_has_the_tasks_of_its_spans(app, browser, scheduled):
@@ -212,23 +235,147 @@ def test_each_chart_has_the_tasks_of_its_spans(app, browser, scheduled):
     for number, hours in enumerate((-1, 0.5, 0.5, 5, 100, 1000)):
         scheduled(f"task-{number}", at=now + 3600 * hours)
     page = browser.get("/").text
-    for span, count in (("hour", 2), ("day", 3), ("week", 4)):
-        assert f"In the next {span}: {count} tasks" in page
+    for span, count in (("Next hour", 2), ("Next 24 hours", 3), ("Next week", 4)):
+        assert f"{span}: {count} tasks" in page
 
 
-def test_a_bar_leads_to_its_tasks(app, browser, scheduled, monkeypatch):
-    monkeypatch.setattr(views, "SPANS", {"hour": None})
-    now = app.delayq.counts().now_ms / 1000
-    scheduled("meant", at=now + 1800)
-    scheduled("other", at=now + 2400)
-    page = browser.get("/")
-    assert browser.get(page.url(r'<a href="(/tasks\?after=[^"]*)"')).ids == ["meant"]
+BAR = r'<a href="([^"]*)" tabindex="-1"[^>]*><title>([^<]*)</title><rect ([^>]*)/>'
 
 
-def test_the_highest_bar_fills_the_chart_and_one_task_is_seen(app, scheduled, browser):
-    now = app.delayq.counts().now_ms / 1000
+def bars(page):
+    """The bars of a chart: where each leads, its title, and its begin."""
+    found = re.findall(BAR, page.html)
+    return [
+        (html.unescape(url), title, datetime.fromisoformat(re.search('begin="(.*?)"', rect)[1]))
+        for url, title, rect in found
+    ]
+
+
+def test_a_bar_leads_to_a_chart_of_its_day_then_of_its_hour_and_then_to_its_tasks(
+    browser, scheduled
+):
+    scheduled("meant", at=FAR + 3 * 86_400 + 9 * 3600 + 90)
+    scheduled("other", at=FAR + 3 * 86_400 + 9 * 3600 + 120)
+    page = browser.get("/load?of=week&begin=2100-01-01")
+    for parts in (["2 tasks"], ["2 tasks"], ["1 task", "1 task"]):
+        found = bars(page)
+        assert [title.partition(",")[0] for _, title, _ in found] == parts
+        # The same as a table, for those who see no chart.
+        table = page.html.partition("<tbody>")[2]
+        assert [html.unescape(url) for url in re.findall('<a href="(.*?)"', table)] == [
+            url for url, _, _ in found
+        ]
+        page = browser.get(found[0][0])
+    assert page.ids == ["meant"]
+
+
+def test_the_highest_bar_fills_the_chart_and_one_task_is_seen(scheduled, browser):
     for number in range(100):
-        scheduled(f"many-{number}", at=now + 600)
-    scheduled("one", at=now + 3000)
-    heights = re.findall(r'<rect [^>]*height="([\d.]+)"', browser.get("/").html)
-    assert heights[:2] == ["120.0", "2.0"]
+        scheduled(f"many-{number}", at=FAR + 600)
+    scheduled("one", at=FAR + 3000)
+    page = browser.get("/load?begin=2100-01-01")
+    assert re.findall(r'<rect [^>]*height="([\d.]+)%"', page.html) == ["100.0", "2.0"]
+
+
+@pytest.mark.parametrize(
+    ("query", "end", "count"),
+    [
+        ("of=hour&begin=2100-01-01T09:30", "2100-01-01T10:00", 60),
+        ("of=day&begin=2100-01-01T09:30", "2100-01-02T00:00", 48),
+        ("of=week&begin=2100-01-01T09:30", "2100-01-08T00:00", 56),
+    ],
+)
+def test_a_chart_begins_with_its_span_of_the_clock(browser, scheduled, query, end, count):
+    begin = "2100-01-01T09:00" if "hour" in query else "2100-01-01T00:00"
+    page = browser.get(f"/load?{query}")
+    shown = re.search(r'data-of="\w+" data-begin="([^"]*)" data-end="([^"]*)"', page.html).groups()
+    assert shown == (f"{begin}:00+00:00", f"{end}:00+00:00")
+    assert "No task falls due then." in page.text
+    step = datetime.fromisoformat(end) - datetime.fromisoformat(begin)
+    at = datetime.fromisoformat(begin).replace(tzinfo=timezone.utc).timestamp()
+    scheduled("last", at=at + step.total_seconds() - 0.001)
+    scheduled("before", at=at - 0.001)
+    scheduled("after", at=at + step.total_seconds())
+    [(_, title, first)] = bars(browser.get(f"/load?{query}"))
+    assert title.startswith("1 task, ")
+    assert (first.timestamp() - at) == pytest.approx(step.total_seconds() * (1 - 1 / count))
+    for name, ids in (("Earlier", ["before"]), ("Later", ["after"])):
+        beside = browser.get(page.url(rf'href="([^"]*)">\W*{name}'))
+        assert bars(beside)[0][1].startswith(f"{len(ids)} task, ")
+
+
+ZONES = ["Asia/Kolkata", "Asia/Kathmandu", "Australia/Lord_Howe", "Europe/Berlin", "UTC"]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_bars_begin_on_the_minutes_of_each_clock(app, browser, scheduled, zone):
+    now = app.delayq.counts().now_ms / 1000
+    for number in range(1, 20):
+        scheduled(f"hour-{number}", at=now + number * 171)
+        scheduled(f"day-{number}", at=now + number * 4321)
+        scheduled(f"week-{number}", at=now + number * 30_001)
+    page = browser.get("/", zone=zone)
+    for of, minutes in (("hour", 1), ("day", 30), ("week", 180)):
+        [here] = [
+            one for one in page.html.split("<svg ")[1:]
+            if f'data-of="{of}"' in one
+        ]  # fmt: skip
+        begins = [
+            datetime.fromisoformat(text).astimezone(ZoneInfo(zone))
+            for text in re.findall(r'<rect [^>]*data-begin="([^"]*)"', here)
+        ]
+        assert begins
+        is_moved = {one.utcoffset() for one in begins} != {begins[0].utcoffset()}
+        for begin in begins:
+            at = 60 * begin.hour + begin.minute
+            assert (begin.second, begin.microsecond, at % min(minutes, 30)) == (0, 0, 0)
+            assert at % minutes == 0 or is_moved
+
+
+# The days on which Berlin's clocks change: they have 23 and 25 hours.
+@pytest.mark.parametrize(
+    ("day", "after", "hours"), [("2100-03-28", "2100-03-29", 23), ("2100-10-31", "2100-11-01", 25)]
+)
+def test_a_day_on_which_the_clocks_change_is_whole_and_has_a_day_before_and_behind_it(
+    browser, scheduled, day, after, hours
+):
+    zone = ZoneInfo("Europe/Berlin")
+    begin, end = (datetime.fromisoformat(text).replace(tzinfo=zone) for text in (day, after))
+    assert (end.timestamp() - begin.timestamp()) == 3600 * hours
+    scheduled("last", at=end.timestamp() - 1)
+
+    page = browser.get("/load", of="day", begin=f"{day} 12:00", zone="Europe/Berlin")
+
+    shown = re.search(r'data-of="\w+" data-begin="([^"]*)" data-end="([^"]*)"', page.html).groups()
+    assert [datetime.fromisoformat(text) for text in shown] == [begin, end]
+    assert len(bars(page)) == 1
+    marks = re.findall(r'<text class="mid"[^>]*>(\d\d:\d\d)</text>', page.html)
+    assert marks == [f"{hour:02}:00" for hour in range(3, 24, 3)]
+    later = browser.get(page.url(r'href="([^"]*)">Later'))
+    assert f'data-begin="{end.astimezone(timezone.utc).isoformat()}"' in later.html
+    back = browser.get(later.url(r'href="([^"]*)">\W*Earlier'))
+    assert f'data-begin="{shown[0]}" data-end="{shown[1]}"' in back.html
+
+
+def test_the_peak_is_labelled_with_its_minute_and_size(browser, scheduled):
+    for number in range(3):
+        scheduled(f"peak-{number}", at=FAR + 1740)
+    scheduled("other", at=FAR + 60)
+    page = browser.get("/load?begin=2100-01-01")
+    assert re.search(r'<text class="peak mid"[^>]*>3 at 00:29</text>', page.html)
+    assert "By minutes: 4 tasks; the most, 3 at 00:29." in page.text
+    day = browser.get("/load?of=day&begin=2100-01-01").html
+    assert re.search(r'<text class="peak start"[^>]*>4 from 00:00 to 00:30</text>', day)
+
+
+def test_the_icon_shows_an_alarm_and_is_kept_by_its_hash(app, browser, scheduled):
+    icon = r'<link rel="icon" [^>]*href="(/static/(\w+)\.svg\?v=\w+)"'
+    assert browser.get("/").url(icon).startswith("/static/alarm.svg")  # no scanner is alive
+    app.conf.delayq_safety_interval = 300
+    with closing(app.delayq.services.steps_by_shard()[0]) as steps:
+        steps.hand_over()
+    calm = browser.get("/").url(icon)
+    assert calm.startswith("/static/icon.svg")
+    assert browser.get(calm).headers["Content-Type"].startswith("image/svg+xml")
+    app.delayq.pause(all=True)
+    assert browser.get("/").url(icon) == calm

@@ -51,7 +51,8 @@ def test_everything_is_paused_and_comes_back_at_a_rate(app, browser, scheduled, 
     assert not app.delayq.pauses()[0].resumed
     page = sure(browser, page, "resume")
     assert page.said == "everything is resumed"
-    assert "comes back at 0.5 a second" in page.text
+    assert "resuming 0.5 a second" in page.text
+    assert "everything comes back at 0.5 a second" in browser.get("/").text
 
 
 def test_a_task_is_paused(app, browser):

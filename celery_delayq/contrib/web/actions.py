@@ -10,7 +10,6 @@ from urllib.parse import quote, unquote
 
 from werkzeug.exceptions import BadRequest
 
-from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.store import Outcome, State
 from ...core.store.keys import checked_name
@@ -114,8 +113,7 @@ def fixed_value(visit: Visit, action: Action, options: dict[str, Any]) -> str:
     if "at" in options:
         return str(options["at"].isoformat())
     if "after" in options:
-        now = from_ms(visit.delayq.counts().now_ms)
-        return str((now + options["after"]).isoformat())
+        return str((visit.now + options["after"]).isoformat())
     return value_of(visit, action)
 
 
@@ -126,8 +124,7 @@ def means(visit: Visit, action: Action, value: str) -> str:
     given = time_of(value, due=True)
     if given.kind == "by":
         return f", {value.removeprefix('by:')} from its due time"
-    now = from_ms(visit.delayq.counts().now_ms)
-    return f" to {told_back(visit, moment_of(visit, given), now)}"
+    return f" to {told_back(visit, moment_of(visit, given), visit.now)}"
 
 
 def change(

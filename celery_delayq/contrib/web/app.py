@@ -148,7 +148,7 @@ def header(visit: Visit, *, is_away: bool) -> Header:
         facts = facts._replace(store=services.endpoint.url)
         if is_away:
             return facts
-        counts = visit.delayq.counts()
+        counts = visit.counts
         found = [*lines(services), *(visit.unread() or ())]
         problems = [line for line in found if line.is_problem]
         notes = [line for line in found if line.level == NOTE]
@@ -159,7 +159,7 @@ def header(visit: Visit, *, is_away: bool) -> Header:
     return facts._replace(
         lines=[*problems, *notes],
         counts={"dead": counts.dead, "refused": counts.refused},
-        now=from_ms(counts.now_ms),
+        now=visit.now,
     )
 
 

@@ -5,12 +5,12 @@ overview: the next hour, day and week --a bar--> load: a day or an hour --a minu
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import NamedTuple
 
 from werkzeug.wrappers import Response
 
-from ...core.clock import from_ms
+from ...core.clock import EPOCH, instant
 from ...core.errors import InvalidOption
 from ...core.tasks.reading import ahead
 from .visit import Visit
@@ -78,6 +78,7 @@ class Level(NamedTuple):
 class Chart(NamedTuple):
     """A chart, and all that is drawn in it; places are in per cent."""
 
+    name: str
     spans: Spans
     bars: list[Bar]
     marks: list[Mark]
@@ -112,12 +113,17 @@ def chart_of(visit: Visit, name: str, begin: datetime | None = None) -> Chart:
         name: One of :data:`SPANS`.
         begin: Where its first bar begins; by default, with the span of the clock that now is in.
     """
-    spans, zone = SPANS[name], zone_of(visit)
-    now = from_ms(visit.delayq.counts().now_ms)
-    begin = floor(now, spans.length, zone) if begin is None else begin
-    after_ms = (begin - from_ms(0)) // _MS - 1
-    _, counts = ahead(visit.delayq.services, spans.length // _MS, spans.bars, after_ms)
-    top, width, end = _top(max([1, *counts])), 100 / spans.bars, begin + spans.bars * spans.length
+    spans, zone, now = SPANS[name], zone_of(visit), visit.now
+    whole = spans.bars * spans.length
+    if begin is None:
+        begin = floor(now, spans.length, zone)
+        end = begin + whole
+    else:
+        end = later(begin, whole, zone)  # on a day of 25 hours, with two more bars
+    number = -(-(end - begin) // spans.length)
+    after_ms = (begin - EPOCH) // _MS - 1
+    _, counts = ahead(visit.delayq.services, spans.length // _MS, number, after_ms)
+    top, width = _top(max([1, *counts])), 100 * (spans.length / (end - begin))
     bars = []
     for at, count in enumerate(counts):
         height = round(max(_LEAST, 100 * count / top) if count else 0.0, 2)
@@ -134,6 +140,7 @@ def chart_of(visit: Visit, name: str, begin: datetime | None = None) -> Chart:
     most = max(bars, key=lambda bar: bar.tasks)
     peak = most if most.tasks else None
     return Chart(
+        name,
         spans,
         bars,
         _marks(begin, end, spans.apart, zone),
@@ -154,8 +161,7 @@ def load(visit: Visit) -> Response:
 
     The URL has ``of``, the kind of chart, and ``begin``, a time in its first span.
     """
-    args = visit.request.args
-    name, text = args.get("of", "hour"), args.get("begin", "")
+    name, text = visit.request.args.get("of", "hour"), visit.request.args.get("begin", "")
     if name not in SPANS:
         raise InvalidOption("of", name, f"one of {', '.join(SPANS)}")
     spans, zone, begin = SPANS[name], zone_of(visit), None
@@ -164,29 +170,44 @@ def load(visit: Visit) -> Response:
         given = moment_of(visit, time_of(text, "begin", ago=True), "begin")
         begin = floor(given, min(whole, _DAY), zone)
     chart = chart_of(visit, name, begin)
-    sides = [
-        visit.url(
-            "load", of=name, begin=(chart.begin + way * whole).isoformat(), zone=args.get("zone")
-        )
-        for way in (-1, 1)
-    ]
-    return visit.page("load.html", chart=chart, earlier=sides[0], later=sides[1], of=name)
+    return visit.page(
+        "load.html",
+        chart=chart,
+        earlier=_load_url(visit, name, later(chart.begin, -whole, zone)),
+        later=_load_url(visit, name, later(chart.begin, whole, zone)),
+        day=_load_url(visit, "day", chart.begin),
+    )
 
 
 def floor(moment: datetime, length: timedelta, zone: tzinfo) -> datetime:
-    """Return the begin of the span of the clock, in a zone, that a moment is in."""
+    """Return the begin of the span of a zone's clock that a moment is in."""
     here = moment.astimezone(zone)
-    midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
-    # In wall time, as the clocks of a day may change.
-    wall = here.replace(tzinfo=None) - midnight.replace(tzinfo=None)
-    return moment - (wall % length)
+    rest = timedelta(hours=here.hour, minutes=here.minute, seconds=here.second) % length
+    rest += timedelta(microseconds=here.microsecond)
+    return later(moment, -rest, zone) if length > _HOUR else moment - rest
+
+
+def later(moment: datetime, span: timedelta, zone: tzinfo) -> datetime:
+    """Return the moment at which a zone's clock shows a span more, if that is hours or days.
+
+    Days differ in length where the clocks change.
+    """
+    if abs(span) <= _HOUR:
+        return moment + span
+    wall = moment.astimezone(zone).replace(tzinfo=None) + span
+    return instant(wall, zone).astimezone(timezone.utc)
+
+
+def _load_url(visit: Visit, name: str, begin: datetime) -> str:
+    zone = visit.request.args.get("zone")
+    return visit.url("load", of=name, begin=begin.isoformat(), zone=zone)
 
 
 def _url(visit: Visit, spans: Spans, begin: datetime, zone: tzinfo) -> str:
     if spans.opens:
         opened = SPANS[spans.opens]
         first = floor(begin, opened.bars * opened.length, zone)
-        return visit.url("load", of=spans.opens, begin=first.isoformat())
+        return _load_url(visit, spans.opens, first)
     end = begin + spans.length
     return visit.url("tasks", after=begin.isoformat(), before=end.isoformat())
 
@@ -208,10 +229,10 @@ def _top(most: int) -> int:
 
 
 def _marks(begin: datetime, end: datetime, apart: timedelta, zone: tzinfo) -> list[Mark]:
-    moment, found = floor(begin, apart, zone) + apart, []
+    moment, found = later(floor(begin, apart, zone), apart, zone), []
     while moment < end:
         here = moment.astimezone(zone)
         x = round(100 * ((moment - begin) / (end - begin)), 2)
         found.append(Mark(x, f"{here:%a}" if apart == _DAY else f"{here:%H:%M}"))
-        moment += apart
+        moment = later(moment, apart, zone)
     return found

@@ -125,25 +125,26 @@ class Meant(NamedTuple):
         task: The task; ``None`` if it is not read, or does not wait any more.
         becomes: Its new due time, if that is what changes.
         arguments: Its arguments, short.
+        is_gone: Whether it was read, and does not wait any more.
     """
 
     id: str
     task: ScheduledTask | None = None
     becomes: datetime | None = None
     arguments: Sequence[words.Argument] = ()
+    is_gone: bool = False
 
 
 def _rows(visit: Visit, tasks: Mapping[str, ScheduledTask | None], action: Action) -> list[Meant]:
     """Return the tasks that a question is about, with what they become."""
-    options, now = options_of(visit, action), from_ms(visit.delayq.counts().now_ms)
-    moves = action.takes == "time"
+    options, moves = options_of(visit, action), action.takes == "time"
     return [
-        Meant(each)
+        Meant(each, is_gone=True)
         if task is None
         else Meant(
             each,
             task,
-            from_ms(words.instant_of(options, task.due, now)) if moves else None,
+            from_ms(words.instant_of(options, task.due, visit.now)) if moves else None,
             words.shown_arguments(visit, task),
         )
         for each, task in tasks.items()

@@ -61,7 +61,7 @@ def paused(visit: Visit) -> Response:
             asked = {name: form.get(name) for name in ("late", "rate")}
             return visit.redirect("paused", kind="everything", asks=action, **asked)
         return _told(visit, paused, *_pause_or_resume(visit, lane, action, options))
-    pauses, counts = visit.delayq.pauses(), visit.delayq.counts()
+    pauses, counts = visit.delayq.pauses(), visit.counts
     if visit.answer.field == "rate" and not any(_is_named(each, args) for each in pauses):
         visit = replace(visit, answer=visit.answer._replace(field=""))
     return visit.page(
@@ -158,7 +158,7 @@ def key(visit: Visit) -> Response:
     if visit.request.method == "POST" and not visit.answer.sentence:
         return _told(visit, key, *_freed(visit, name), key=name)
     held = visit.delayq.holder(key=name)
-    now = from_ms(visit.delayq.counts().now_ms)
+    now = visit.now
     return visit.page(
         "key.html",
         key=name,

@@ -50,7 +50,7 @@ OWN_EVENTS = 50  # of one task, on its page
 _MINE = "mine."  # before the name of a field that was typed over another revision
 _HIDDEN = ("args", "kwargs")
 _ARGUMENTS = ("argsrepr", "kwargsrepr")  # headers
-#: What the search has, by the names in the URL, with the names that a user types.
+#: The filters of the list by their names in the URL, with their names in the search.
 SEARCHED = {
     "id": "id",
     "key": "key",
@@ -58,10 +58,11 @@ SEARCHED = {
     "queue": "queue",
     "tag": "tag",
     "state": "state",
-    "after": "due from",
-    "before": "due before",
+    "after": "after",
+    "before": "before",
     "text": "word",
 }
+_ALONE = ("id", "key")
 MANY_TIMES = ("task", "queue", "tag", "state")
 _QUICK = {
     "In flight": {"state": State.IN_FLIGHT.value},
@@ -109,21 +110,21 @@ def tasks(visit: Visit) -> Response:
     """
     args, typed = visit.request.args, visit.request.args.get("q", "").strip()
     if typed:
-        return visit.redirect("tasks", **_with(visit, words.searched(typed)))
-    counts, given = visit.delayq.counts(), in_url(visit)
-    now = from_ms(counts.now_ms)
-    by = {name: args[name] for name in ("id", "key") if args.get(name)}
+        return visit.redirect("tasks", **_searched(visit, words.searched(typed)))
+    given = in_url(visit)
+    by = {name: args[name] for name in _ALONE if args.get(name)}
     try:
         cursor = args.get("cursor") or None
         found = _named(visit, given, by) if by else listed(visit, cursor=cursor)
     except (Mistyped, InvalidOption) as error:
-        visit, found = _refused(visit, error), Found([], {})
+        visit, found = _refused(visit, error, "q"), Found([], {})
     order = order_of(visit)
     kept = {**given, "text": args.get("text"), "order": order}
-    rows = [_row(visit, task, now) for task in found.tasks]
+    rows = [_row(visit, task, visit.now) for task in found.tasks]
     filtered = bool(by or args.get("text") or given.keys() & FILTERS.keys())
     tagged = _tagged(visit, given)
     is_dead = given.get("state") == [State.DEAD.value]
+    names = finding.names_of(visit.delayq)
     return visit.page(
         "tasks.html",
         title="Dead tasks" if is_dead else "Tasks",
@@ -134,7 +135,7 @@ def tasks(visit: Visit) -> Response:
         days=_by_day(visit, rows),
         looked_to=found.looked_to,
         next=found.further and visit.url("tasks", **kept, **found.further),
-        counts=counts,
+        counts=visit.counts,
         order=order,
         turned=visit.url("tasks", **_with(visit, {"order": "" if order else "latest"})),
         chips=_chips(visit),
@@ -144,8 +145,8 @@ def tasks(visit: Visit) -> Response:
         opened="all" in args,
         change_all=visit.url("tasks", **_with(visit, {"all": "1"})),
         everything="" if by or args.get("text") else visit.url("everything", **given),
-        words=_words(visit, found.tasks),
-        queues=finding.names_of(visit.delayq)[1],
+        words=_words(names, found.tasks),
+        queues=names[1],
         tagged=tagged,
         meant=[] if found.tasks or found.further else _meant(visit, given),
     )
@@ -162,6 +163,17 @@ def _with(visit: Visit, changed: dict[str, Any]) -> dict[str, Any]:
             for name, text in changed.items()
         },
     }
+
+
+def _searched(visit: Visit, filters: dict[str, str]) -> dict[str, Any]:
+    """Return the values in the URL of the list, with a filter more.
+
+    An id or a key names one task, so it stands alone.
+    """
+    kept = _with(visit, filters)
+    if filters.keys() & {*_ALONE}:
+        return {name: text for name, text in kept.items() if name in (*filters, "zone")}
+    return {name: text for name, text in kept.items() if name not in _ALONE}
 
 
 def _chips(visit: Visit) -> list[dict[str, str]]:
@@ -184,11 +196,10 @@ def _quick(visit: Visit) -> list[tuple[str, str, bool]]:
     ]
 
 
-def _words(visit: Visit, tasks: list[ScheduledTask]) -> list[str]:
+def _words(names: tuple[list[str], list[str]], tasks: list[ScheduledTask]) -> list[str]:
     """Return what the search suggests."""
-    names, queues = finding.names_of(visit.delayq)
     tags = sorted({tag for task in tasks for tag in task.tags})
-    of_kind = (("task", names), ("queue", queues), ("tag", tags))
+    of_kind = (("task", names[0]), ("queue", names[1]), ("tag", tags))
     return [f"{kind}:{name}" for kind, some in of_kind for name in some]
 
 
@@ -202,12 +213,10 @@ def _by_day(
     return [(below[0]["due"], below) for below in some]
 
 
-def _refused(visit: Visit, error: Mistyped | InvalidOption) -> Visit:
-    """Return the visit with the reason why a text in its URL is wrong, beside the field."""
-    if isinstance(error, Mistyped):
-        return replace(visit, answer=Answer(error.description or "", 400, error.field))
-    field = error.name if error.name in ("tag", "task", "queue") else ""
-    return replace(visit, answer=Answer(str(error), 400, field))
+def _refused(visit: Visit, error: Mistyped | InvalidOption, field: str) -> Visit:
+    """Return the visit with the reason why a text in its URL is wrong, beside a field."""
+    sentence = error.description if isinstance(error, Mistyped) else str(error)
+    return replace(visit, answer=Answer(sentence or "", 400, field))
 
 
 def _named(visit: Visit, given: dict[str, Any], by: dict[str, str]) -> Found:
@@ -322,8 +331,7 @@ def _gone(visit: Visit, task_id: str) -> Response:
 
 
 def _shown(visit: Visit, found: ScheduledTask) -> Response:
-    counts = visit.delayq.counts()
-    now = from_ms(counts.now_ms)
+    now = visit.now
     typed = visit.answer.typed.get("value") or visit.request.args.get("value", "")
     visit, move = _told_back(visit, found, typed, now)
     # Typed over what was shown, so it is for that revision only.
@@ -343,7 +351,7 @@ def _shown(visit: Visit, found: ScheduledTask) -> Response:
         facts=dict(_facts(visit, found)),
         indented={} if visit.hides else dict(_indented(found)),
         headers=dict(_headers(found)),
-        problem=wrong.sentence if (wrong := no_delivery(counts)) else "",
+        problem=wrong.sentence if (wrong := no_delivery(visit.counts)) else "",
         behind=found.behind and f"It {behind_which(found, now, timezone.utc)}.",
         actions=suiting(found.state),
         events=_events(visit, found.id),
@@ -381,7 +389,7 @@ def _told_back(
     try:
         moment = from_ms(instant_of(moved(visit, typed), found.due, now))
     except (Mistyped, InvalidOption) as error:
-        return _refused(visit, error), {}
+        return _refused(visit, error, "value"), {}
     return visit, {"sentence": told_back(visit, moment, now), "value": moment.isoformat()}
 
 

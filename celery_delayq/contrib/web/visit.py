@@ -18,6 +18,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,9 +30,10 @@ from werkzeug.routing import MapAdapter
 from werkzeug.utils import redirect
 from werkzeug.wrappers import Request, Response
 
+from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.servers.risks import Line
-from ...core.store import selection
+from ...core.store import Counts, selection
 from ...operations.cli.common import name_of
 from .telling import tell
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from ... import DelayQ
 
 LONGEST = 3_500  # of a URL: gunicorn takes 4,094, with the path where the pages are mounted
+LONGEST_KEPT = 100  # of a text that was typed, if a URL has no room for all
 MOST_DIGITS = 18  # of a number: those of 64 bits
 MOST_BACK = 1_000  # characters of a list's filter that its pages lead back to
 #: What the URL of the list has, and the views to whose URLs it goes along.
@@ -155,6 +158,16 @@ class Visit:
         if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
             raise InvalidOption(name, text, "a whole number")
         return int(text)
+
+    @cached_property
+    def counts(self) -> Counts:
+        """The counts, read once for all that a page shows."""
+        return self.delayq.counts()
+
+    @property
+    def now(self) -> datetime:
+        """The time by Redis's clock, the same for all that a page shows."""
+        return from_ms(self.counts.now_ms)
 
     @property
     def zone_name(self) -> str:
@@ -285,8 +298,9 @@ def ask_again(
     there = led(visit, home, **values, **texts)
     if there is None and home == visit.view:
         return show(replace(visit, answer=Answer(sentence, status, field, typed)))
-    # No value of a change of many is as long as that.
-    there = there or led(visit, home, **values)
+    # No value of a change of many is as long as that: it alone is lost.
+    short = {name: text for name, text in texts.items() if len(text) <= LONGEST_KEPT}
+    there = there or led(visit, home, **values, **short)
     if there is None:
         raise error
     return there
@@ -305,5 +319,7 @@ def _field_of(visit: Visit, error: Exception, typed: dict[str, str]) -> str:
         name = "value" if visit.view in _OF_MANY else error.name
     else:
         return ""
+    if name == "value" and any(each.startswith("value-") for each in typed):
+        return name  # each kind has a field of its own; the action says which
     is_shown = name != "action" or visit.view in _OF_MANY
     return next((each for each in (name, _FIELDS.get(name)) if each in typed and is_shown), "")

@@ -17,6 +17,7 @@ from celery.utils.saferepr import saferepr
 from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
+from werkzeug.exceptions import HTTPException
 
 from ...core import clock
 from ...core.clock import from_ms
@@ -39,6 +40,11 @@ FILTERS = {
     "before": "before_due",
 }
 _TIMES = ("after", "before")
+#: What may stand before a colon in the search, with its name in the URL.
+_SEARCHED = {
+    **{name: name for name in (*FILTERS, "id", "key")},
+    "word": "text",
+}
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f-]{0,27})?")
 CUT = 30  # characters of a value in a list
 MANY = 200  # characters from which a list says how many a value has
@@ -49,6 +55,7 @@ _CHANGED = "task {} was changed since you loaded the page, or is in another stat
 
 #: How a time is written: for a fact, a cell of a table, a row below its day, and the head.
 _FORMS = {"near": "%d %b %H:%M", "clock": "%H:%M", "seconds": "%H:%M:%S", "day": "%A %d %B"}
+_OF_OTHER_YEARS = {"near": "%d %b %Y %H:%M", "day": "%A %d %B %Y"}
 
 
 @pass_context
@@ -65,18 +72,19 @@ def time(context: Context, moment: datetime | None, form: str = "") -> Markup | 
         return "unknown"
     zone = shown_zone(context["visit"])
     here = moment.astimezone(zone)
+    forms = _FORMS | (_OF_OTHER_YEARS if here.year != clock.utc_now().year else {})
     if form == "text":
-        return f"{here:%d %b %H:%M}"
+        return f"{here:{forms['near']}}"
     iso = moment.astimezone(timezone.utc).isoformat(timespec="milliseconds")
-    text = f"{here:{_FORMS[form]}}" if form else with_zone(moment.replace(microsecond=0), zone)
+    text = f"{here:{forms[form]}}" if form else with_zone(moment.replace(microsecond=0), zone)
     return Markup('<time datetime="{}" data-form="{}">{}</time>').format(iso, form, text)
 
 
 def shown_zone(visit: Visit) -> tzinfo:
-    """Return the zone of the times on a page; the app's own if the URL has none that is known."""
+    """Return the zone of the times on a page; the app's own if none is asked for that is known."""
     try:
         return zone_of(visit)
-    except InvalidOption:
+    except (InvalidOption, HTTPException):  # of a form that is too large to be read
         return visit.delayq.services.timezone
 
 
@@ -157,9 +165,10 @@ def _cut(name: str, value: Any) -> Argument:
 
 def searched(text: str) -> dict[str, str]:
     """Return the filter that a text in the search means, by its name in the URL."""
-    name, colon, value = text.partition(":")
-    if colon and value and name in ("task", "queue", "tag", "key", "state", "id"):
-        return {name: value.upper() if name == "state" else value}
+    name, _, value = text.partition(":")
+    value = value.strip()
+    if value and name in _SEARCHED:
+        return {_SEARCHED[name]: value.upper() if name == "state" else value}
     return {"id": text} if _ID.fullmatch(text) else {"text": text}
 
 
@@ -182,7 +191,7 @@ def moment_of(visit: Visit, given: GivenTime, field: str = "value") -> datetime:
         Mistyped: it can mean two times.
     """
     try:
-        moment = given.moment(lambda: from_ms(visit.delayq.counts().now_ms), lambda: zone_of(visit))
+        moment = given.moment(lambda: visit.now, lambda: zone_of(visit))
     except TypedTimeError as error:
         raise Mistyped(field, str(error)) from None
     return from_ms(clock.to_ms(moment, timezone.utc))

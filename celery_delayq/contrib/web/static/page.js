@@ -12,6 +12,7 @@ const seconds = format({ hour: "2-digit", minute: "2-digit", second: "2-digit" }
 const near = format({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const far = format({ dateStyle: "medium", timeStyle: "short" });
 const day = format({ weekday: "long", day: "numeric", month: "long" });
+const farDay = format({ weekday: "long", day: "numeric", month: "long", year: "numeric" });
 const weekday = format({ weekday: "short" });
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
 const HOUR = 3_600_000;
@@ -27,17 +28,19 @@ function nearDay(time) {
   return Math.abs(days) <= 1 ? relative.format(days, "day") : "";
 }
 
+const isThisYear = (time) => time.getFullYear() === new Date().getFullYear();
+
 function nearTime(time) {
   const word = nearDay(time);
   if (word) return `${word} ${clock.format(time)}`;
-  return (time.getFullYear() === new Date().getFullYear() ? near : far).format(time);
+  return (isThisYear(time) ? near : far).format(time);
 }
 
 const forms = {
   near: nearTime,
   clock: (time) => clock.format(time),
   seconds: (time) => seconds.format(time),
-  day: (time) => [nearDay(time), day.format(time)].filter(Boolean).join(", "),
+  day: (time) => [nearDay(time), (isThisYear(time) ? day : farDay).format(time)].filter(Boolean).join(", "),
 };
 
 function dress(root) {
