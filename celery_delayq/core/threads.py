@@ -14,6 +14,9 @@ is cancelled before the thread begins, the call is not made. Later, it is made, 
 if that is possible; without an answer the log has a line, as the call may have taken effect. These
 threads are not those of the loop's default executor, which are the program's: while Redis hangs,
 calls to it would take them all, and stop the rest of the program.
+
+Reads that do not need each other's answers can be made at once, each in a thread, for the page: see
+``gather``.
 """
 
 from __future__ import annotations
@@ -23,9 +26,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import cache, partial, wraps
 from random import SystemRandom
 from threading import get_ident
@@ -165,6 +168,37 @@ def _is_killed(error: BaseException) -> bool:
     """Whether gevent or eventlet ends the thread, and waits for its end."""
     greenlet: Any = sys.modules.get("greenlet")
     return greenlet is not None and isinstance(error, greenlet.GreenletExit)
+
+
+#: Whether :func:`gather` makes its calls at once, in this context.
+AT_ONCE: ContextVar[bool] = ContextVar("delayq_at_once", default=False)
+
+
+def gather(*calls: Callable[[], Any]) -> list[Any]:
+    """Make calls that read, and return their answers in the order of the calls.
+
+    Where :data:`AT_ONCE` is set, all are made at once, so that they take as long as the slowest:
+    each in a thread of its own but for the last, which this thread makes.
+
+    Raises:
+        Exception: what the first of the calls that failed raised, after all have ended.
+    """
+    if len(calls) == 1 or not AT_ONCE.get():
+        return [call() for call in calls]
+    made = [Future[Any]() for _ in calls]
+    for call, answer in zip(calls[:-1], made, strict=False):
+        run = partial(copy_context().run, _answer, call, answer)
+        threading.Thread(target=run, name="delayq-gather", daemon=True).start()
+    _answer(calls[-1], made[-1])
+    wait(made)
+    return [answer.result() for answer in made]
+
+
+def _answer(call: Callable[[], Any], answer: Future[Any]) -> None:
+    try:
+        answer.set_result(call())
+    except BaseException as error:
+        answer.set_exception(error)
 
 
 # As many calls as go on at once in a process; others wait for a thread.

@@ -15,6 +15,7 @@ import math
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -24,7 +25,9 @@ from ..core.leaves import CHECKS, call
 from ..core.servers.risks import ERROR, NOTE, OK, WARNING, Facts, Line, eviction, memory
 from ..core.services import HasServices, Services
 from ..core.store import Counts, Pause, emptied
+from ..core.store.entries import Entries
 from ..core.text import counted, lasting, plain
+from ..core.threads import gather
 from .pauses import in_words, to_resume
 
 PREFIX = "celery_delayq_"  # of the name of each metric
@@ -278,21 +281,28 @@ def lines(
         raise InvalidOption("here", here, "true or false")
     entries = services.entries
     try:
-        other_broker = entries.check_membership()
         if here:
+            entries.check_membership()
             return [_here(services)]
-        counts, pauses = entries.counts(), entries.pauses()
-        nodes = {
-            shard.scripts.connection.node: shard.scripts.connection for shard in entries.shards
-        }
-        # The doctor asks each Redis more.
-        servers = [] if in_full else [Facts.of_info(node) for node in nodes.values()]
+        other_broker, counts, pauses, servers = gather(
+            entries.check_membership,
+            entries.counts,
+            entries.pauses,
+            # The doctor asks each Redis more.
+            (list) if in_full else partial(_servers, entries),
+        )
     except StoreDiffers as error:
         return [Line("agreement", ERROR, error.found, error.advice)]
     except StoreError as error:
         why = f"the store {services.endpoint.url} cannot be read: {plain(error.why)}"
         return [Line("store", ERROR, why)]
     return seen(Sight(services, counts, pauses, servers, other_broker, bounds, in_full))
+
+
+def _servers(entries: Entries) -> list[Facts]:
+    shards = [shard.scripts.connection for shard in entries.shards]
+    nodes = {connection.node: connection for connection in shards}
+    return gather(*(partial(Facts.of_info, node) for node in nodes.values()))
 
 
 def seen(sight: Sight) -> list[Line]:

@@ -64,12 +64,16 @@ class QueueCounts:
     overdue: int
 
 
-def queue_counts(services: Services, pauses: Iterable[Pause]) -> tuple[list[QueueCounts], bool]:
-    """Return the waiting tasks per queue, sorted by name, and whether all were counted.
+def queue_counts(
+    services: Services,
+    pauses: Iterable[Pause],
+    tallied: tuple[list[QueueCount], bool] | None = None,
+) -> tuple[list[QueueCounts], bool]:
+    """Return the waiting tasks per queue, sorted by name, and whether all were tallied.
 
-    It reads the next 10,000 tasks in due order, overdue ones first.
+    It reads the next 10,000 tasks in due order, overdue ones first, if *tallied* has no others.
     """
-    tallies, is_complete = services.entries.tallies(MOST)
+    tallies, is_complete = tallied or services.entries.tallies(MOST)
     known = _by_label(services, pauses) if tallies else {}
     waiting: defaultdict[str, int] = defaultdict(int)
     overdue: defaultdict[str, int] = defaultdict(int)

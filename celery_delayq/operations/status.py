@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
+from math import inf
 from typing import Any
 
 from ..core.clock import from_ms
-from ..core.services import HasServices
+from ..core.services import HasServices, Services
 from ..core.store import Counts, Pause
-from .queues import QueueCounts, queue_counts
+from ..core.threads import gather
+from .queues import MOST, QueueCounts, queue_counts
 
 __all__ = ["QueueCounts", "ScannerSeen", "Status", "status"]
 
@@ -102,19 +105,28 @@ def status(delayq: HasServices, *, queues: bool = True) -> Status:
     Returns:
         A :class:`~celery_delayq.operations.status.Status`, with ``facts()`` for JSON.
     """
-    services = delayq.services
+    return status_of(delayq.services, queues=queues)
+
+
+def status_of(services: Services, *, queues: bool = True, seconds: float = inf) -> Status:
+    """Return the same; *seconds* bounds how long it counts tasks per queue, after the first 500."""
     entries = services.entries
     # Check each time: a long-running process must notice when the scanners' broker changes.
-    other_broker = entries.check_membership()
-    counts, pauses = entries.counts(), entries.pauses()
-    by_queue, is_complete = queue_counts(services, pauses) if queues else ([], False)
+    other_broker, counts, pauses, alive, tallies = gather(
+        entries.check_membership,
+        entries.counts,
+        entries.pauses,
+        entries.scanners,
+        partial(entries.tallies, MOST, seconds) if queues else list,
+    )
+    by_queue, is_complete = queue_counts(services, pauses, tallies) if queues else ([], False)
     scanners = [
         ScannerSeen(
             scanner.name,
             from_ms(scanner.seen_ms),
             None if scanner.since_ms is None else from_ms(scanner.since_ms),
         )
-        for scanner in entries.scanners()
+        for scanner in alive
     ]
     return Status(
         store=services.endpoint.url,

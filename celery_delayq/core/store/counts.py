@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
+from math import inf
 from typing import Any, NamedTuple
 
+from .. import clock
 from ..clock import from_ms
 from ..text import counted
+from ..threads import gather
 from .calls import Shard
 from .record import time_in
 
@@ -202,10 +206,8 @@ def falling_due(
 
     Entries that are refused or parked are not counted.
     """
-    found = [
-        shard.scripts.call("ahead", after_ms=after_ms, span_ms=span_ms, spans=spans)
-        for shard in shards
-    ]
+    asked = {"after_ms": after_ms, "span_ms": span_ms, "spans": spans}
+    found = gather(*(partial(shard.scripts.call, "ahead", **asked) for shard in shards))
     counts = [sum(some) for some in zip(*(shard.counts for shard in found), strict=True)]
     return min(shard.now for shard in found) // 1000, counts
 
@@ -343,12 +345,13 @@ def _divided(place: bytes) -> tuple[str, str]:
     return text[:1], text[1:]
 
 
-def tallies_in(shard: Shard, most: int) -> tuple[list[QueueCount], bool]:
+def tallies_in(shard: Shard, most: int, until: float = inf) -> tuple[list[QueueCount], bool]:
     """Count a shard's waiting entries by queue; also return whether all were counted.
 
     Args:
         shard: The shard.
         most: The most entries to look at, > 0; those overdue longest come first.
+        until: When to look at no more, by the monotonic clock.
     """
     found: dict[bytes, QueueCount] = {}
     after, order, looked, is_complete = b"-1", -1, 0, True
@@ -370,6 +373,6 @@ def tallies_in(shard: Shard, most: int) -> tuple[list[QueueCount], bool]:
             )
         if not after:
             return [*found.values()], is_complete
-        if looked >= most:
+        if looked >= most or clock.monotonic() >= until:
             break
     return [*found.values()], False

@@ -24,7 +24,9 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
+from itertools import chain
+from math import inf
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import unquote_to_bytes
@@ -40,6 +42,7 @@ from ..errors import (
 )
 from ..hooks import actor
 from ..settings import LONGEST_HISTORY
+from ..threads import gather
 from . import calls, changes, counts, listing, lookup
 from .calls import Attempts, Shard, Shortfalls, Wanted
 from .changes import AnyChange
@@ -297,7 +300,7 @@ class Entries:
     @_over_its_shards
     def each(self, step: Callable[[Shard], Answer]) -> list[Answer]:
         """Take a step that reads in every shard."""
-        return [step(shard) for shard in self.shards]
+        return gather(*(partial(step, shard) for shard in self.shards))
 
     def in_parts(
         self, given: Sequence[Part], step: Callable[[Shard, list[Part]], Iterable[Answer]]
@@ -498,7 +501,7 @@ class Entries:
         """
         # Each shard has the entries of a change that lie there: only all lines add up.
         read = LONGEST_HISTORY if changes else 0
-        found = [lookup.history(shard, events, read, parts) for shard in self.shards]
+        found = self.each(lambda shard: lookup.history(shard, events, read, parts))
         kept = max(most for most, _ in found)
         when, lists = attrgetter("when_ms"), []
         for number, most in enumerate((events, changes, parts)):
@@ -510,7 +513,7 @@ class Entries:
     @_over_its_shards
     def is_undoable(self, task_id: str) -> bool:
         """Return whether an undo of an entry that was cancelled is kept."""
-        return any(lookup.is_undoable(shard, task_id) for shard in self.shards)
+        return any(self.each(lambda shard: lookup.is_undoable(shard, task_id)))
 
     @_over_its_shards
     def undoable(self, bulk: str) -> tuple[int, int | None]:
@@ -518,33 +521,32 @@ class Entries:
 
         The second number is ``None`` if no cancel of that name is known.
         """
-        found = [lookup.undoable(shard, bulk) for shard in self.shards]
+        found = self.each(lambda shard: lookup.undoable(shard, bulk))
         known = [left for _, left in found if left is not None]
         return sum(kept for kept, _ in found), sum(known) if known else None
 
     @_over_its_shards
     def pauses(self) -> list[Pause]:
         """Return the lanes that are paused or coming back."""
-        return counts.union_of(counts.pauses_in(shard) for shard in self.shards)
+        return counts.union_of(self.each(counts.pauses_in))
 
     @_over_its_shards
     def counts(self) -> Counts:
         """Return all counts; those of one shard are of one instant."""
-        return counts.sum_of([counts.counts_in(shard) for shard in self.shards])
+        return counts.sum_of(self.each(counts.counts_in))
 
     @_over_its_shards
     def scanners(self) -> list[LiveScanner]:
         """Return the live scanners by name; each serves every shard."""
         found: dict[str, LiveScanner] = {}
-        for shard in self.shards:
-            for scanner in counts.scanners_in(shard):
-                before = found.setdefault(scanner.name, scanner)
-                found[scanner.name] = max(before, scanner, key=attrgetter("seen_ms"))
+        for scanner in chain.from_iterable(self.each(counts.scanners_in)):
+            before = found.setdefault(scanner.name, scanner)
+            found[scanner.name] = max(before, scanner, key=attrgetter("seen_ms"))
         return sorted(found.values(), key=attrgetter("name"))
 
     @_over_its_shards
-    def tallies(self, most: int) -> tuple[list[QueueCount], bool]:
+    def tallies(self, most: int, seconds: float = inf) -> tuple[list[QueueCount], bool]:
         """Count each shard's waiting entries by queue; see :func:`counts.tallies_in`."""
-        part = max(1, most // len(self.unasked_shards))
-        found = [counts.tallies_in(shard, part) for shard in self.shards]
+        part, until = max(1, most // len(self.unasked_shards)), clock.monotonic() + seconds
+        found = self.each(lambda shard: counts.tallies_in(shard, part, until))
         return [entry for some, _ in found for entry in some], all(is_all for _, is_all in found)

@@ -15,10 +15,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..errors import InvalidOption, UnreadableRecord
+from ..threads import AT_ONCE, gather
 from . import selection
 from .calls import Shard
 from .record import Entry, Facts, Record, State, entry_of
@@ -220,8 +223,16 @@ def waiting(shards: Sequence[Shard], what: Listing) -> Iterator[Entry]:
     behind = None if what.cursor is None else _behind(what.cursor, shards)
     if what.chosen.tags:
         return _tagged(shards, what, behind)
-    by_shard = (_rows(shard, what, behind) for shard in shards)
+    by_shard = [_rows(shard, what, behind) for shard in shards]
+    if AT_ONCE.get():
+        by_shard = gather(*(partial(_begun, rows) for rows in by_shard))
     return _readable(heapq.merge(*by_shard, key=attrgetter("place"), reverse=what.newest_first))
+
+
+def _begun(rows: Iterator[_Row]) -> Iterator[_Row]:
+    """Return the same rows, of which the first page is read."""
+    first = list(islice(rows, 1))
+    return chain(first, rows)
 
 
 def _tagged(shards: Sequence[Shard], what: Listing, behind: ListCursor | None) -> Iterator[Entry]:
@@ -240,11 +251,11 @@ def _tagged(shards: Sequence[Shard], what: Listing, behind: ListCursor | None) -
         ]
     for first in range(0, len(places), READ):
         some = places[first : first + READ]
-        found: dict[tuple[int, bytes], Entry] = {}
-        for shard_number in {place.shard for place in some}:
-            members = [place.member for place in some if place.shard == shard_number]
-            read = selection.read(shards[shard_number], chosen, members)
-            found.update(((shard_number, member), entry) for member, entry in read)
+        reads = [
+            partial(_read, shard, chosen, [each.member for each in some if each.shard == number])
+            for number, shard in enumerate(shards)
+        ]
+        found = dict(chain.from_iterable(gather(*reads)))
         for place in some:
             entry = found.get((place.shard, place.member))
             if entry is not None and entry.message:
@@ -252,18 +263,35 @@ def _tagged(shards: Sequence[Shard], what: Listing, behind: ListCursor | None) -
                 yield replace(entry, cursor=str(at))
 
 
+def _read(
+    shard: Shard, chosen: Filter, members: list[bytes]
+) -> list[tuple[tuple[int, bytes], Entry]]:
+    read = selection.read(shard, chosen, members) if members else ()
+    return [((shard.number, member), entry) for member, entry in read]
+
+
 def _places(shards: Sequence[Shard], chosen: Filter) -> list[_SortKey]:
-    found: list[_SortKey] = []
-    for shard in shards:
-        walk = selection.begin(shard, chosen)
-        for members in walk.pages():
-            for entry in selection.peek(shard, chosen, members):
-                number = _number_of(entry.member)
-                found.append(_SortKey(entry.due_ms, number, shard.number, entry.member, walk.store))
-            if len(found) > MOST:
-                tags = chosen.tags[0] if len(chosen.tags) == 1 else list(chosen.tags)
-                raise InvalidOption("tag", tags, _SORTED)
+    found = [*chain.from_iterable(gather(*(partial(_places_in, one, chosen) for one in shards)))]
+    if len(found) > MOST:
+        raise _too_many(chosen)
     return found
+
+
+def _places_in(shard: Shard, chosen: Filter) -> list[_SortKey]:
+    found: list[_SortKey] = []
+    walk = selection.begin(shard, chosen)
+    for members in walk.pages():
+        for entry in selection.peek(shard, chosen, members):
+            number = _number_of(entry.member)
+            found.append(_SortKey(entry.due_ms, number, shard.number, entry.member, walk.store))
+        if len(found) > MOST:
+            raise _too_many(chosen)
+    return found
+
+
+def _too_many(chosen: Filter) -> InvalidOption:
+    tags = chosen.tags[0] if len(chosen.tags) == 1 else list(chosen.tags)
+    return InvalidOption("tag", tags, _SORTED)
 
 
 def _behind(text: str, shards: Sequence[Shard]) -> ListCursor:

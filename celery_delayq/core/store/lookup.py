@@ -7,12 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from operator import attrgetter
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from ..clock import from_ms
 from ..errors import UnreadableRecord
+from ..threads import gather
 from .calls import Shard
 from .keys import Target, named, target_of
 from .record import Entry, Facts, Record, State, entry_of, time_in
@@ -85,8 +87,8 @@ def departure(shards: Sequence[Shard], who: Target) -> Departure | None:
         shards: The shards that may have it.
         who: The entry.
     """
-    words = [shard.scripts.call("find", target=target_of(who)).word for shard in shards]
-    found = [parts_of(word) for word in words]
+    finds = (partial(shard.scripts.call, "find", target=target_of(who)) for shard in shards)
+    found = [parts_of(answer.word) for answer in gather(*finds)]
     if any(how not in (*_LEFT, "none") for how, _ in found):
         return None
     left = [
