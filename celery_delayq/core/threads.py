@@ -51,6 +51,8 @@ CALM = 60.0  # seconds that a thread has to run before the pauses begin anew
 random = SystemRandom()  # processes that C forked would have the same numbers from Python's own
 
 Call = TypeVar("Call", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Thread(threading.Thread):
@@ -194,6 +196,21 @@ def gather(*calls: Callable[[], Any]) -> list[Any]:
     return [answer.result() for answer in made]
 
 
+class Once:
+    """What is read once, by the thread that needs it first; the others wait for its answer."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Future[Any]] = {}
+
+    def read(self, name: str, call: Callable[[], R]) -> R:
+        """Return the answer of the first *call* of this name, or raise what it raised."""
+        own: Future[R] = Future()
+        made: Future[R] = self._made.setdefault(name, own)
+        if made is own:
+            _answer(call, own)
+        return made.result()
+
+
 def _answer(call: Callable[[], Any], answer: Future[Any]) -> None:
     try:
         answer.set_result(call())
@@ -203,9 +220,6 @@ def _answer(call: Callable[[], Any], answer: Future[Any]) -> None:
 
 # As many calls as go on at once in a process; others wait for a thread.
 THREADS = 8
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _NOT_TAKEN_BACK = "the call of a cancelled coroutine could not be taken back: %s"
 _UNKNOWN = "%s coroutine was cancelled, and whether its call took effect is unknown: %s"

@@ -69,7 +69,7 @@ def queue_counts(
     pauses: Iterable[Pause],
     tallied: tuple[list[QueueCount], bool] | None = None,
 ) -> tuple[list[QueueCounts], bool]:
-    """Return the waiting tasks per queue, sorted by name, and whether all were tallied.
+    """Return the waiting tasks per queue, sorted by name, and whether all were counted.
 
     It reads the next 10,000 tasks in due order, overdue ones first, if *tallied* has no others.
     """

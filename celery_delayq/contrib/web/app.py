@@ -37,6 +37,7 @@ from ...core.hooks import acting_as
 from ...core.servers.risks import ERROR, NOTE, Line
 from ...core.services import HasServices
 from ...core.text import counted, lasting, logger_of, plain
+from ...core.threads import AT_ONCE, gather
 from ...operations.health import lines
 from ...operations.queues import Look
 from . import chart, guard, many, store_views, views, words
@@ -136,7 +137,12 @@ def alarms_of(visit: Visit, head: Header) -> list[Alarm]:
 
 
 def header(visit: Visit, *, is_away: bool) -> Header:
-    """Return the head of a page.
+    """Return the head of a page, which is read beside what the page shows."""
+    return visit.once.read("away" if is_away else "head", partial(_header, visit, is_away=is_away))
+
+
+def _header(visit: Visit, *, is_away: bool) -> Header:
+    """Read the head of a page.
 
     Args:
         visit: The visit.
@@ -239,6 +245,7 @@ class Pages:
             hides=self._hides,
             unread=self._unread,
         )
+        at_once = AT_ONCE.set(request.method in guard.SAFE)
         try:
             visit = self._admitted(visit, allow)
             response = self._answer(visit, user)
@@ -256,6 +263,8 @@ class Pages:
             response = visit.page("error.html", 400, title="Not understood", said=str(error))
         except DelayQError as error:
             response = visit.page("error.html", 409, title="Not done", said=str(error))
+        finally:
+            AT_ONCE.reset(at_once)
         return guard.secure(response)
 
     def _admitted(self, visit: Visit, allow: Callable[[], object]) -> Visit:
@@ -280,7 +289,9 @@ class Pages:
         asked = replace(visit, user=user(), view=endpoint)
         _, _, view = VIEWS[endpoint]
         if visit.request.method in guard.SAFE:
-            return view(replace(asked, answer=answer_in(asked)))
+            asked = replace(asked, answer=answer_in(asked))
+            _, response = gather(partial(header, asked, is_away=False), partial(view, asked))
+            return cast(Response, response)
         asked.must_write()
         try:
             with acting_as(asked.user):

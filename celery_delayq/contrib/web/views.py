@@ -19,10 +19,12 @@ from ...core.leaves import leaf
 from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask, facts_of, json_facts_of
 from ...core.text import counted, plain
+from ...core.threads import gather
 from ...operations import finding
 from ...operations.cli.common import soon
 from ...operations.cli.output import behind_which
 from ...operations.health import no_delivery
+from ...operations.status import status_of
 from . import words
 from .actions import (
     action_of,
@@ -41,6 +43,7 @@ from .looking import SECOND, Found, listed, named, order_of
 from .visit import Answer, Mistyped, Visit, answered, mark_of
 from .words import FILTERS, in_url, instant_of, moved, told_back
 
+COUNTED = 0.3  # seconds in which the overview counts tasks by queue
 EVENTS = 5  # of the history, on the overview
 FOLDS = 1_000  # characters of arguments from which they are folded
 RUNS = 4  # of rules, there
@@ -73,23 +76,31 @@ _DONE = (Outcome.UNCERTAIN, Outcome.BEHIND)  # with a sentence about it
 
 def overview(visit: Visit) -> Response:
     """Show what is wrong, the counts, the queues, the pauses, the scanners, and what comes."""
-    status = visit.delayq.status()
-    counts, kept = status.counts, visit.delayq.services.settings.history
+    services = visit.delayq.services
+    kept = services.settings.history
+    status, events, runs, *charts = gather(
+        partial(status_of, services, seconds=COUNTED),
+        partial(visit.delayq.history, EVENTS) if kept else lambda: None,
+        partial(_next_runs, visit),
+        *(partial(chart_of, visit, name) for name in SPANS),
+    )
     return visit.page(
         "overview.html",
         status=status,
         looked_at=sum(queue.waiting for queue in status.queues),
-        charts={name: chart_of(visit, name) for name in SPANS},
-        runs=_next_runs(visit) if counts.rules else [],
-        now=from_ms(counts.now_ms),
+        charts=dict(zip(SPANS, charts, strict=True)),
+        runs=runs,
+        now=visit.now,
         soon=soon,
         kept=kept,
-        events=visit.delayq.history(EVENTS) if kept else None,
+        events=events,
     )
 
 
 def _next_runs(visit: Visit) -> list[Any]:
     """Return the rules that run next; none if there are too many to know, or without cronsim."""
+    if not visit.counts.rules:
+        return []
     try:
         found = leaf("rules").listed(visit.delayq.services, seconds=SECOND)
     except (ModuleNotFoundError, NoLeaf):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -34,6 +34,7 @@ from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.servers.risks import Line
 from ...core.store import Counts, selection
+from ...core.threads import Once
 from ...operations.cli.common import name_of
 from .telling import tell
 
@@ -109,6 +110,7 @@ class Visit:
         unread: Returns a line for each queue that no worker reads; ``None`` if unknown.
         view: The name of the view; empty until it is found.
         answer: What came of the form that led here.
+        once: What is read once for the whole page.
     """
 
     delayq: DelayQ
@@ -121,6 +123,7 @@ class Visit:
     access: str = ""
     view: str = ""
     answer: Answer = NO_ANSWER
+    once: Once = field(default_factory=Once)
 
     def url(self, view: str, **values: Any) -> str:
         """Return the URL of a view; it has the *values* that are not empty, and the way back."""
@@ -159,10 +162,10 @@ class Visit:
             raise InvalidOption(name, text, "a whole number")
         return int(text)
 
-    @cached_property
+    @property
     def counts(self) -> Counts:
         """The counts, read once for all that a page shows."""
-        return self.delayq.counts()
+        return self.once.read("counts", self.delayq.counts)
 
     @property
     def now(self) -> datetime:
