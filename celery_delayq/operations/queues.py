@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from threading import Thread
 from types import MappingProxyType
 from typing import Any
@@ -64,23 +65,28 @@ class QueueCounts:
     overdue: int
 
 
+def tally(services: Services, seconds: float = inf) -> tuple[list[QueueCount], bool]:
+    """Count the next 10,000 waiting tasks in due order, overdue ones first, by queue.
+
+    Return also whether all were counted. It looks at fewer if that takes longer than *seconds*.
+    """
+    return services.entries.tallies(MOST, seconds)
+
+
 def queue_counts(
     services: Services,
     pauses: Iterable[Pause],
     tallied: tuple[list[QueueCount], bool] | None = None,
 ) -> tuple[list[QueueCounts], bool]:
-    """Return the waiting tasks per queue, sorted by name, and whether all were counted.
-
-    It reads the next 10,000 tasks in due order, overdue ones first, if *tallied* has no others.
-    """
-    tallies, is_complete = tallied or services.entries.tallies(MOST)
+    """Return the same as :func:`tally` by the queues' names, sorted."""
+    tallies, is_complete = tallied or tally(services)
     known = _by_label(services, pauses) if tallies else {}
     waiting: defaultdict[str, int] = defaultdict(int)
     overdue: defaultdict[str, int] = defaultdict(int)
-    for tally in tallies:
-        name = _name_of(tally, known, services.broker.options) if tally.label else ""
-        waiting[name] += tally.waiting
-        overdue[name] += tally.overdue
+    for count in tallies:
+        name = _name_of(count, known, services.broker.options) if count.label else ""
+        waiting[name] += count.waiting
+        overdue[name] += count.overdue
     counts = [QueueCounts(name, waiting[name], overdue[name]) for name in sorted(waiting)]
     return counts, is_complete
 

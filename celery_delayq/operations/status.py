@@ -13,7 +13,7 @@ from ..core.clock import from_ms
 from ..core.services import HasServices, Services
 from ..core.store import Counts, Pause
 from ..core.threads import gather
-from .queues import MOST, QueueCounts, queue_counts
+from .queues import QueueCounts, queue_counts, tally
 
 __all__ = ["QueueCounts", "ScannerSeen", "Status", "status"]
 
@@ -117,7 +117,7 @@ def status_of(services: Services, *, queues: bool = True, seconds: float = inf) 
         entries.counts,
         entries.pauses,
         entries.scanners,
-        partial(entries.tallies, MOST, seconds) if queues else list,
+        partial(tally, services, seconds) if queues else list,
     )
     by_queue, is_complete = queue_counts(services, pauses, tallies) if queues else ([], False)
     scanners = [

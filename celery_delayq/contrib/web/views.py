@@ -126,16 +126,19 @@ def tasks(visit: Visit) -> Response:
     by = {name: args[name] for name in _ALONE if args.get(name)}
     try:
         cursor = args.get("cursor") or None
-        found = _named(visit, given, by) if by else listed(visit, cursor=cursor)
+        found, names, tagged = gather(
+            partial(_named, visit, given, by) if by else partial(listed, visit, cursor=cursor),
+            partial(finding.names_of, visit.delayq),
+            partial(_tagged, visit, given),
+        )
     except (Mistyped, InvalidOption) as error:
         visit, found = _refused(visit, error, "q"), Found([], {})
+        names, tagged = finding.names_of(visit.delayq), None
     order = order_of(visit)
     kept = {**given, "text": args.get("text"), "order": order}
     rows = [_row(visit, task, visit.now) for task in found.tasks]
     filtered = bool(by or args.get("text") or given.keys() & FILTERS.keys())
-    tagged = _tagged(visit, given)
     is_dead = given.get("state") == [State.DEAD.value]
-    names = finding.names_of(visit.delayq)
     return visit.page(
         "tasks.html",
         title="Dead tasks" if is_dead else "Tasks",

@@ -42,7 +42,7 @@ from ..errors import (
 )
 from ..hooks import actor
 from ..settings import LONGEST_HISTORY
-from ..threads import gather
+from ..threads import AT_ONCE, gather
 from . import calls, changes, counts, listing, lookup
 from .calls import Attempts, Shard, Shortfalls, Wanted
 from .changes import AnyChange
@@ -300,7 +300,9 @@ class Entries:
     @_over_its_shards
     def each(self, step: Callable[[Shard], Answer]) -> list[Answer]:
         """Take a step that reads in every shard."""
-        return gather(*(partial(step, shard) for shard in self.shards))
+        if AT_ONCE.get():
+            return gather(*(partial(step, shard) for shard in self.shards))
+        return [step(shard) for shard in self.shards]
 
     def in_parts(
         self, given: Sequence[Part], step: Callable[[Shard, list[Part]], Iterable[Answer]]
@@ -432,7 +434,8 @@ class Entries:
     @_over_its_shards
     def find(self, who: Target, until: float | None = None) -> Entry | None:
         """Return the entry, or ``None``; see :func:`lookup.find`."""
-        found = (lookup.find(shard, who, until) for shard in to_ask(self.shards, who))
+        finds = [partial(lookup.find, shard, who, until) for shard in to_ask(self.shards, who)]
+        found = gather(*finds) if AT_ONCE.get() else (find() for find in finds)
         return next(filter(None, found), None)
 
     @_over_its_shards
@@ -521,7 +524,7 @@ class Entries:
 
         The second number is ``None`` if no cancel of that name is known.
         """
-        found = self.each(lambda shard: lookup.undoable(shard, bulk))
+        found = [lookup.undoable(shard, bulk) for shard in self.shards]
         known = [left for _, left in found if left is not None]
         return sum(kept for kept, _ in found), sum(known) if known else None
 
