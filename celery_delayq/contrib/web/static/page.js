@@ -235,7 +235,9 @@ function keepLive(state, main) {
     document.body.classList.toggle("stale", lost > 1);
   }
 
-  setInterval(load, 1000 * every);
+  // The next time counts from the last answer: a far Redis is never asked twice at once.
+  const again = () => setTimeout(() => load().finally(again), 1000 * every);
+  again();
   if (!isWhole) return;
   const button = document.createElement("button");
   button.type = "button";
