@@ -59,11 +59,10 @@ def page_of(browser, address, *, width=1280, dark=False, **options):
         "viewport": {"width": width, "height": 900},
         "color_scheme": "dark" if dark else "light",
         "timezone_id": "Asia/Kolkata",
+        "locale": "en-GB",
         **options,
     }
-    context = browser.new_context(
-        base_url=address, locale="en-GB", reduced_motion="reduce", **options
-    )
+    context = browser.new_context(base_url=address, reduced_motion="reduce", **options)
     context.set_default_timeout(PATIENCE_MS)
     return context.new_page()
 

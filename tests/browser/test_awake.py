@@ -1,5 +1,7 @@
 """A page that stays open: it says when no server answers, and never shows another's page."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 from werkzeug.wrappers import Response
@@ -27,7 +29,7 @@ def open_page(app, serve, look, answers, scheduled):
     page = look(serve(site), allows=["502", "Failed to load"])
     page.clock.install()
     page.reload()
-    expect(page.get_by_text("as of")).to_be_visible()
+    expect(page.locator(".as-of time")).to_be_visible()
     return page
 
 
@@ -45,8 +47,8 @@ def test_no_answer_is_said_in_words_over_greyed_numbers(open_page, answers, sche
     scheduled("b")
     open_page.clock.run_for(6 * SECOND)
     expect(main).to_have_css("opacity", "1")
-    expect(open_page.get_by_text("as of")).to_be_visible()
-    expect(main.locator(".counts")).to_contain_text("2")
+    expect(open_page.locator(".as-of time")).to_be_visible()
+    expect(main.locator(".stats dd").first).to_have_text("2")
 
 
 def test_a_page_that_does_not_refresh_says_it_too(open_page, answers):
@@ -83,13 +85,17 @@ def test_a_redirect_to_a_login_is_followed_by_the_browser(open_page, answers):
 
 
 def test_problems_change_the_state_and_the_title(app, open_page):
-    expect(open_page.locator("#state")).to_contain_text("no scanner is alive")
+    expect(open_page.locator("#state")).to_contain_text("not delivered in time")
+    icon = open_page.locator("link[rel=icon]")
+    expect(icon).to_have_attribute("href", re.compile(r"/alarm\.svg"))
     scanner = app.delayq.scanner()
     scanner.start()
     try:
         eventually(lambda: app.delayq.counts().scanners == 1)
         open_page.clock.run_for(6 * SECOND)
-        expect(open_page.locator("#state")).to_contain_text("Tasks are delivered in time")
+        expect(open_page.locator("#state .badge")).to_have_text("in time")
+        expect(open_page.locator("h1")).to_have_text("Tasks are delivered in time")
+        expect(icon).to_have_attribute("href", re.compile(r"/icon\.svg"))
         expect(open_page).to_have_title("Overview · tests")
     finally:
         scanner.stop()

@@ -58,7 +58,7 @@ def test_a_user_logs_in_and_changes_a_task(app, redis, django, look, scheduled):
     page.get_by_label("Password").fill("secret")
     press(page, "Log in")
     page.wait_for_url(f"{django}/ops/delayq/tasks")
-    page.get_by_role("link", name="a", exact=True).click()
+    page.get_by_role("link", name="shop.remind").click()
     press(page, "Cancel")
 
     says(page, "task a was cancelled")

@@ -2,11 +2,13 @@
 
 import json
 import re
+from datetime import datetime
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from tests.app.support import FAR
 from tests.browser import shop
 from tests.browser.support import follow, says
 
@@ -20,6 +22,9 @@ VIEWS = {
     "paused": "/paused",
     "history": "/history",
     "queues": "/queues",
+    "load": "/load?of=day",
+    "a key": "/key?key=cart:1037",
+    "no match": "/tasks?queue=mial",
     "an error": "/tasks?after=soon",
     "tasks": "/tasks?queue=billing",  # the last one: the next are reached from it
 }
@@ -55,12 +60,14 @@ def test_each_view_is_accessible_and_fits_the_width(app, filled, site, look, wid
     for name, path in VIEWS.items():
         page.goto(path)
         audit(name)
-    page.get_by_label("Change", exact=True).select_option("Cancel")
     page.get_by_role("checkbox", name="Tick all tasks on this page").check()
-    follow(page, page.get_by_role("button", name="Change the ticked ones"))
+    page.get_by_label("Change", exact=True).select_option("Reschedule")
+    audit("the ticked tasks with a time")
+    page.get_by_label("Change", exact=True).select_option("Cancel")
+    follow(page, page.get_by_role("button", name="Change the ticked…"))
     audit("the ticked tasks")
     page.go_back()
-    follow(page, page.get_by_role("button", name="Count all that match, then change them"))
+    follow(page, page.get_by_role("button", name="All that match…", exact=True))
     audit("all that match")
     follow(page, page.get_by_role("button", name="Cancel: "))
     audit("the last step")
@@ -76,82 +83,240 @@ def test_each_view_is_accessible_and_fits_the_width(app, filled, site, look, wid
 def test_the_change_of_many_stays_in_sight(filled, site, look, width):
     page = look(site, "/tasks", width=width)
     page.set_viewport_size({"width": width, "height": 500})
+    button = page.get_by_role("button", name="Change the ticked…")
+    expect(button).to_be_hidden()
     page.get_by_role("checkbox", name="Task ").last.check()
-    button = page.get_by_role("button", name="Change the ticked ones").bounding_box()
-    assert 0 <= button["y"] < 500
-    expect(page.get_by_text("Tick all", exact=True)).to_have_css(
-        "font-size", "0px" if width > 1000 else "13.6px"
-    )
+    expect(page.locator(".bulk .count")).to_have_text("ticked")
+    box = button.bounding_box()
+    assert 0 <= box["y"] <= box["y"] + box["height"] <= 500
+    page.get_by_role("checkbox", name="Tick all tasks on this page").check()
+    expect(page.get_by_role("checkbox", name="Task ", checked=True)).to_have_count(20)
 
 
-@pytest.mark.parametrize(("width", "height", "most"), [(1280, 800, 15), (360, 740, 4)])
-def test_so_many_rows_of_a_filtered_list_are_seen(app, redis, site, look, width, height, most):  # noqa: PLR0917
+@pytest.mark.parametrize(
+    ("path", "width", "height", "most"),
+    [
+        ("/tasks", 1280, 800, 16),
+        ("/tasks?queue=billing&tag=renewal", 1280, 800, 16),
+        ("/tasks?queue=billing&tag=renewal", 360, 740, 4),
+    ],
+)
+def test_so_many_rows_of_a_list_are_seen(app, redis, site, look, path, width, height, most):  # noqa: PLR0917
     shop.fill(app, redis, waiting=200)
-    page = look(site, "/tasks?queue=billing&tag=renewal", width=width)
+    page = look(site, path, width=width)
     page.set_viewport_size({"width": width, "height": height})
-    boxes = [row.bounding_box() for row in page.locator(".list tbody tr").all()[:20]]
+    boxes = [row.bounding_box() for row in page.locator(".list tbody tr:not(.day)").all()[:30]]
     assert sum(box["y"] + box["height"] <= height for box in boxes) >= most
 
 
-def test_on_a_phone_the_filter_is_folded_to_what_it_has(filled, site, look):
-    page = look(site, "/tasks?queue=billing&tag=renewal", width=360)
-    expect(page.get_by_label("Queue", exact=True)).to_be_hidden()
-    expect(page.locator(".chips")).to_have_text("queue billing tag renewal")
-    page.locator("summary").click()
-    expect(page.get_by_label("Queue", exact=True)).to_be_visible()
-
-
-def test_a_chart_says_what_a_bar_means_to_the_pointer_and_the_keyboard(filled, site, look):
+def test_the_whole_overview_of_a_shop_is_seen_at_once(app, redis, site, look):
+    shop.fill(app, redis)
+    shop.set_rules(app)
+    shop.scan_once(app)
     page = look(site)
-    chart = page.locator(".chart").first
-    readout = chart.locator(".readout")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert page.evaluate("document.documentElement.scrollHeight") == 800
+    for name in ("Queues", "Pauses", "Rules, next runs", "Scanners", "Next hour", "Last events"):
+        expect(page.get_by_role("region", name=name, exact=True)).to_be_in_viewport(ratio=1)
 
-    chart.locator("rect").first.hover()
-    expect(readout).to_contain_text(re.compile(r"^\d+ tasks?, .* to \d\d:\d\d"))
-    said = readout.text_content()
-    chart.locator("a").first.focus()
-    page.keyboard.press("ArrowRight")
-    expect(readout).not_to_have_text(said)
+
+def test_on_a_phone_each_filter_is_a_chip_that_a_link_takes_away(filled, site, look):
+    page = look(site, "/tasks?queue=billing&tag=renewal", width=360)
+    expect(page.locator(".chip > span")).to_have_text(["queue:billing", "tag:renewal"])
+    follow(page, page.get_by_role("link", name="Without queue:billing"))
+    expect(page.locator(".chip > span")).to_have_text(["tag:renewal"])
+    page.get_by_label("Search: ").fill("task:shop.renew_subscription")
+    follow(page, page.get_by_role("button", name="Search"))
+    chips = ["task:shop.renew_subscription", "tag:renewal"]
+    expect(page.locator(".chip > span")).to_have_text(chips)
+
+
+def test_a_chart_says_what_a_bar_means_in_the_zone_and_words_of_the_viewer(filled, site, look):
+    page = look(site)
+    hour, week = page.locator("svg[data-of=hour]"), page.locator("svg[data-of=week]")
+    titles = hour.locator("title").all_text_contents()
+    assert titles
+    for title in titles:
+        assert re.fullmatch(r"\d+ tasks?, (today|tomorrow) \d\d:\d\d to \d\d:\d\d", title)
     # The marks are the full ten minutes, hours and days of the viewer's zone.
-    marks = chart.locator(".marks text").all_text_contents()
+    marks = hour.locator(".marks text").all_text_contents()
     assert 5 <= len(marks) <= 7
     assert all(mark.endswith("0") for mark in marks)
-    days = page.locator(".chart").nth(2).locator(".marks text").all_text_contents()
-    assert len(days) in (6, 7)
-
-
-def test_the_fields_of_the_filters_are_in_line(filled, site, look):
-    page = look(site, "/tasks?queue=billing")
-    field, choice = (
-        page.get_by_label(name, exact=True).bounding_box() for name in ("Tag", "State")
+    assert len(week.locator(".marks text").all()) in (6, 7)
+    begin = page.evaluate(
+        "new Date(document.querySelector('[data-of=hour] rect').dataset.begin)"
+        ".toLocaleTimeString('en-GB', {hour: '2-digit', minute: '2-digit'})"
     )
-    assert (field["y"], field["height"]) == (choice["y"], choice["height"])
+    assert f" {begin} to " in titles[0]
+    follow(page, hour.locator("rect").first)
+    expect(page.get_by_label("Without after:")).to_be_visible()
 
 
-def test_the_keyboard_alone_filters_opens_and_cancels(app, filled, site, look):
-    page = look(site, "/tasks")
+def test_the_rows_of_a_list_stand_below_the_days_of_the_viewer(app, site, look, redis):
+    # 18:30 in London is midnight in Kolkata.
+    for number, at in enumerate(("2100-01-01T18:29", "2100-01-01T18:30", "2100-01-02T18:29")):
+        moment = datetime.fromisoformat(f"{at}+00:00").timestamp()
+        app.send_task("t", task_id=f"task-{number}", delayq_at=moment)
 
-    def tab_to(there):
-        """Press Tab until *there* has the focus, which is seen at each stop."""
-        for _ in range(60):
+    def rows(**options):
+        page = look(site, "/tasks", **options)
+        return [
+            row.get_by_role("checkbox").get_attribute("aria-label")
+            if row.get_by_role("checkbox").count()
+            else row.text_content().strip().replace(",", "")
+            for row in page.locator(".list tbody tr").all()
+        ]
+
+    tasks = [f"Task task-{number}" for number in range(3)]
+    friday, saturday = "Friday 1 January 2100", "Saturday 2 January 2100"
+    assert rows() == [friday, tasks[0], saturday, *tasks[1:]]
+    london = rows(timezone_id="Europe/London")
+    assert london == [friday, *tasks[:2], saturday, tasks[2]]
+    friday, saturday = "Friday 01 January 2100", "Saturday 02 January 2100"
+    assert rows(javascript=False) == [friday, *tasks[:2], saturday, tasks[2]]
+
+
+# The texts that are cut: by an ancestor, by the screen, or by one another.
+FIND_CUT = """
+selector => {
+  const cut = [];
+  const of = one => {
+    const range = document.createRange();
+    range.selectNodeContents(one);
+    return range.getBoundingClientRect();
+  };
+  for (const one of document.querySelectorAll(selector)) {
+    const text = of(one);
+    if (!text.width) continue;
+    if (text.left < 0 || text.right > innerWidth) cut.push(`${one.outerHTML} beyond the screen`);
+    for (let above = one; above !== document.body; above = above.parentElement) {
+      if (getComputedStyle(above).overflowX === "visible") continue;
+      const box = above.getBoundingClientRect();
+      if (text.left < box.left - 1 || text.right > box.right + 1) cut.push(one.outerHTML);
+    }
+  }
+  return cut;
+}
+"""
+FIND_COLLISIONS = """
+() => {
+  const found = [];
+  for (const chart of document.querySelectorAll(".chart")) {
+    const card = chart.closest(".card").getBoundingClientRect();
+    const texts = [...chart.querySelectorAll("text")].map(
+      one => [one.textContent, one.getBoundingClientRect()]);
+    for (const [at, [text, box]] of texts.entries()) {
+      if (box.left < card.left || box.right > card.right) found.push(`${text} beyond its card`);
+      for (const [other, its] of texts.slice(at + 1)) {
+        const apart = box.right <= its.left || its.right <= box.left
+          || box.bottom <= its.top + 2 || its.bottom <= box.top + 2;
+        if (!apart) found.push(`${text} on ${other}`);
+      }
+    }
+  }
+  return found;
+}
+"""
+MATTERS = "button, .button, .badge, td.clock, td.soon, .day th, .chip > span, .what, .stats dd, h1"
+HALVES = {"en-US": "AM|PM", "ar": "ص|م"}
+LOCALES = ["en-US", "en-GB", "de", "ja", "ar"]
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("locale", LOCALES)
+def test_in_no_language_is_a_text_that_matters_cut(app, redis, site, look, locale, width):  # noqa: PLR0917
+    shop.fill(app, redis, waiting=60)
+    shop.set_rules(app)
+    page = look(site, width=width, locale=locale)
+    for path in ("/", "/load?of=hour", "/load?of=day", "/load?of=week"):
+        page.goto(path)
+        assert page.locator(".chart .marks text").count() >= 3
+        assert page.evaluate(FIND_COLLISIONS) == [], path
+    for path in ("/", "/tasks?queue=billing", "/tasks?state=DEAD", TASK, "/rules", "/paused"):
+        page.goto(path)
+        inner = page.evaluate("document.documentElement.scrollWidth")
+        assert inner <= width, f"{path} scrolls sideways"
+        assert page.evaluate(FIND_CUT, MATTERS) == [], path
+    page.goto("/tasks")
+    page.get_by_role("checkbox", name="Task ").first.check()
+    page.get_by_label("Change", exact=True).select_option("Reschedule")
+    assert page.evaluate(FIND_CUT, MATTERS) == []
+    for text in page.locator(".list td.clock").all_text_contents():
+        assert re.search(HALVES.get(locale, r"\d$"), text)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_long_names_make_no_list_wider_than_the_screen(app, site, look, width):
+    app.send_task(
+        "shop." + "a_long_name_" * 10,
+        ("word" * 60,),
+        {"a_long_name_" * 5: "x" * 5000},
+        task_id="x" * 200,
+        queue="queue_" * 20,
+        delayq_at=FAR,
+        delayq_key="key_" * 40,
+        delayq_tags=["tag_" * 40, "b" * 100, "c"],
+    )
+    page = look(site, width=width)
+    for path in ("/", "/tasks", f"/task?id={'x' * 200}", "/history", f"/tasks?tag={'tag_' * 40}"):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    page.goto("/tasks")
+    expect(page.locator(".args .size")).to_have_text(["240 characters", "5,000 characters"])
+
+
+def test_the_search_and_its_button_are_in_line(filled, site, look):
+    page = look(site, "/tasks?queue=billing")
+    field, button = (
+        there.bounding_box()
+        for there in (page.locator(".search .field"), page.get_by_role("button", name="Search"))
+    )
+    assert (field["y"], field["height"]) == (button["y"], button["height"])
+
+
+@pytest.fixture
+def tab_to():
+    """Press Tab until a place has the focus, which is seen at each stop; return how often."""
+
+    def tab_to(page, there, most=60):
+        for presses in range(1, most + 1):
             page.keyboard.press("Tab")
-            seen = page.evaluate("getComputedStyle(document.activeElement).outline")
-            assert "solid 3px" in seen, page.evaluate("document.activeElement.outerHTML")
+            # The search draws its focus around its chips, too.
+            seen = page.evaluate(
+                "getComputedStyle(document.activeElement.closest('.field')"
+                " || document.activeElement).outline"
+            )
+            assert re.search("solid [12]px", seen), page.evaluate(
+                "document.activeElement.outerHTML"
+            )
             if there.evaluate("one => one === document.activeElement"):
-                return
+                return presses
         raise AssertionError(f"Tab does not lead to {there}")
 
-    tab_to(page.get_by_role("link", name="Skip to the content"))
+    return tab_to
+
+
+def test_the_list_is_reached_within_eight_tabs(filled, site, look, tab_to):
+    page = look(site, "/tasks?queue=billing&tag=renewal")
+    presses = tab_to(page, page.get_by_role("link", name="Skip to the list"))
     page.keyboard.press("Enter")
-    tab_to(page.get_by_label("Queue", exact=True))
-    page.keyboard.type("billing")
-    tab_to(page.get_by_role("button", name="Filter"))
+    first = page.get_by_role("rowheader").get_by_role("link").first
+    assert presses + tab_to(page, first) <= 8
+
+
+def test_the_keyboard_alone_filters_opens_and_cancels(app, filled, site, look, tab_to):
+    page = look(site, "/tasks")
+    tab_to(page, page.get_by_role("link", name="Skip to the content"))
+    page.keyboard.press("Enter")
+    tab_to(page, page.get_by_label("Search: "))
+    page.keyboard.type("queue:billing")
+    tab_to(page, page.get_by_role("button", name="Search"))
     with page.expect_navigation():
         page.keyboard.press("Space")
-    tab_to(page.get_by_role("rowheader").get_by_role("link", name=shop.id_of(1)))
+    tab_to(page, page.locator(f"[title='{shop.id_of(1)}']"))
     with page.expect_navigation():
         page.keyboard.press("Enter")
-    tab_to(page.get_by_role("button", name="Cancel"))
+    tab_to(page, page.get_by_role("button", name="Cancel"))
     page.keyboard.press("Space")
 
     says(page, f"task {shop.id_of(1)} was cancelled")

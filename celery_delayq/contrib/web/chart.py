@@ -45,7 +45,7 @@ SPANS = {
 }
 _LEAST = 2.0  # per cent: one task among many is still seen
 _MS = timedelta(milliseconds=1)
-_LEFT, _RIGHT = 15, 85  # per cent: where the words of the peak stand beside it
+_LEFT, _RIGHT = 33, 67  # per cent: where the words of the peak stand beside it
 
 
 class Bar(NamedTuple):

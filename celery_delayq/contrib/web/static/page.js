@@ -118,7 +118,7 @@ function dressChart(chart) {
     const place = 100 * (one - begin) / (end - begin);
     text.setAttribute("x", `${place}%`);
     text.setAttribute("y", "100%");
-    text.setAttribute("dy", 14);
+    text.setAttribute("dy", 17);
     text.setAttribute("class", "mid");
     text.textContent = write.format(one);
     return text;
