@@ -1,10 +1,13 @@
 """The list of tasks: filters, pages, looks in steps, finding by a part, and the changes offered."""
 
+import html
 import re
 from itertools import chain
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
+from celery_delayq.contrib.web.words import searched
 from tests.app.support import FAR, LONG_AGO
 from tests.web.support import LOOK_ON, NEXT, counted, is_wrong, walk
 
@@ -156,6 +159,95 @@ def test_a_step_says_how_far_it_looked_and_can_be_stopped(browser):
     assert '<a href="/tasks">stop</a>' in page.html
     # A page with tasks stays until the user goes on.
     assert "data-follow" not in browser.get("/tasks", queue=["rare", "celery"]).html
+
+
+# The search, its chips, and the rows.
+
+
+@pytest.mark.parametrize(
+    ("typed", "filters"),
+    [
+        ("queue:mail", {"queue": "mail"}),
+        ("tag: customer:7 ", {"tag": "customer:7"}),
+        ("state:dead", {"state": "DEAD"}),
+        ("after:tomorrow 9:00", {"after": "tomorrow 9:00"}),
+        ("before:+2h", {"before": "+2h"}),
+        ("key:cart:1", {"key": "cart:1"}),
+        ("word:queue:mail", {"text": "queue:mail"}),
+        ("48508ead-d1f2-4c87-a2d8-205aa3af2832", {"id": "48508ead-d1f2-4c87-a2d8-205aa3af2832"}),
+        ("48508ead", {"id": "48508ead"}),
+        ("id:7", {"id": "7"}),
+        ("ann@example.com", {"text": "ann@example.com"}),
+        ("http://a", {"text": "http://a"}),
+        ("queue:", {"text": "queue:"}),
+    ],
+)
+def test_the_search_knows_what_a_text_means(typed, filters):
+    assert searched(typed) == filters
+
+
+@pytest.mark.parametrize(
+    ("where", "typed", "to"),
+    [
+        ("tag=even", "queue:mail", {"tag": ["even"], "queue": ["mail"]}),
+        ("queue=mail&order=latest", "queue:news", {"queue": ["mail", "news"], "order": ["latest"]}),
+        ("after=%2B1h", "after:+2h", {"after": ["+2h"]}),
+        ("tag=even&zone=Europe/Berlin", "key:k", {"key": ["k"], "zone": ["Europe/Berlin"]}),
+        ("id=a", "tag:even", {"tag": ["even"]}),
+        ("tag=even&cursor=x", "word", {"tag": ["even"], "text": ["word"]}),
+    ],
+)
+def test_what_is_typed_becomes_one_filter_more(browser, where, typed, to):
+    answered = browser.get(f"/tasks?{where}&q={quote(typed)}")
+    assert answered.status == 303
+    assert parse_qs(urlsplit(answered.location).query) == to
+
+
+def test_each_filter_is_a_chip_with_a_link_to_the_list_without_it(browser, many):
+    page = browser.get("/tasks", tag=["even", "odd"], queue="mail", order="latest")
+    chips = re.findall(
+        '<span class="chip"><span>(.*?)</span><a href="(.*?)" aria-label="', page.html
+    )
+    assert [name for name, _ in chips] == ["queue:mail", "tag:even", "tag:odd"]
+    kept = [parse_qs(urlsplit(html.unescape(url)).query) for _, url in chips]
+    latest = {"order": ["latest"]}
+    assert kept == [
+        {"tag": ["even", "odd"], **latest},
+        {"queue": ["mail"], "tag": ["odd"], **latest},
+        {"queue": ["mail"], "tag": ["even"], **latest},
+    ]
+    none = browser.get("/tasks", tag="none", queue="mail")
+    without = none.url(r'<a href="([^"]*)">without tag:none')
+    assert parse_qs(urlsplit(without).query) == {"queue": ["mail"]}
+
+
+@pytest.mark.parametrize(
+    ("zone", "days"),
+    [
+        ("", {"Friday 01 January 2100": "ab", "Saturday 02 January 2100": "c"}),
+        ("Asia/Kolkata", {"Friday 01 January 2100": "a", "Saturday 02 January 2100": "bc"}),
+    ],
+)
+def test_the_rows_stand_below_the_days_of_the_zone(browser, scheduled, zone, days):
+    scheduled("a", at=FAR + 18 * 3600 + 29 * 60)
+    scheduled("b", at=FAR + 18 * 3600 + 30 * 60)
+    scheduled("c", at=FAR + 86_400 + 18 * 3600)
+    page = browser.get("/tasks", zone=zone)
+    parts = page.html.split('<tr class="day">')[1:]
+    shown = {
+        re.search(">([^<]*)</time>", part)[1]: "".join(re.findall('title="([abc])"', part))
+        for part in parts
+    }
+    assert shown == days
+
+
+def test_a_long_argument_is_cut_and_says_how_long_it_is(app, browser, scheduled):
+    app.send_task("t", ("x" * 5000,), {"text": "y" * 40}, task_id="a", delayq_at=FAR)
+    scheduled("b", "z" * 30, at=FAR + 1)
+    page = browser.get("/tasks")
+    assert f'<bdi>{"x" * 29}…</bdi> <span class="size">5,000 characters</span>' in page.html
+    assert f'<span class="name">text</span><bdi>{"y" * 29}…</bdi></span>' in page.html
+    assert f"<bdi>{'z' * 30}</bdi></span>" in page.html
 
 
 # Finding by a part: by suggestions, a beginning, a text in the arguments.
