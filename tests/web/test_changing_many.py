@@ -46,6 +46,14 @@ def test_a_ticked_task_that_was_changed_meanwhile_stays(app, browser, many):
     assert left(app) == ["task-01"]
 
 
+def test_only_a_ticked_task_that_was_read_and_is_gone_is_said_to_be_gone(app, browser, many):
+    ticked = [*ticks(browser.get("/tasks")).values()]
+    assert "no longer waits" not in browser.change("/selected", one=ticked, action="cancel").text
+    app.delayq.cancel("task-01")
+    asked = browser.change("/selected", one=ticked, action="cancel").text
+    assert asked.count("no longer waits task-01") == asked.count("no longer waits") == 1
+
+
 def test_an_id_of_any_characters_can_be_ticked(app, browser, scheduled):
     scheduled("a b\n\"'<&%2F\u202e")
     [value] = ticks(browser.get("/tasks")).values()
