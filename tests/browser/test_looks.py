@@ -321,3 +321,10 @@ def test_the_keyboard_alone_filters_opens_and_cancels(app, filled, site, look, t
 
     says(page, f"task {shop.id_of(1)} was cancelled")
     assert app.delayq.get(shop.id_of(1)) is None
+
+
+def test_a_day_of_the_load_begins_at_the_midnight_of_the_viewer(filled, site, look):
+    page = look(site)
+    follow(page, page.locator("#load").locator("xpath=../a"))
+    follow(page, page.get_by_role("link", name="Earlier"))
+    expect(page.locator("h1 time").first).to_contain_text("00:00")

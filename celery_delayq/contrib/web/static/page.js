@@ -63,6 +63,12 @@ function dress(root) {
   if (!zone) return;
   for (const one of root.querySelectorAll("input[data-zone]")) one.value = zone;
   for (const one of root.querySelectorAll("[data-zone-name]")) one.textContent = `in ${zone}`;
+  // What these links mean by a day is the viewer's.
+  for (const one of root.querySelectorAll('a[href*="/load?"], a[href*="due="]')) {
+    const there = new URL(one.getAttribute("href"), location);
+    if (!there.searchParams.get("zone")) there.searchParams.set("zone", zone);
+    one.setAttribute("href", there.pathname + there.search);
+  }
 }
 
 // Puts the rows of a list below the days of the viewer's zone.
