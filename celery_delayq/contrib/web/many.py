@@ -51,7 +51,7 @@ from .actions import (
 )
 from .guard import is_led_from_here
 from .looking import SECOND, listed
-from .views import one_task
+from .views import one_task, state_of
 from .visit import LONGEST, Answer, Visit, answered, check_signed, led, signed_url
 from .words import FILTERS, in_url, picked
 
@@ -71,7 +71,7 @@ def selected(visit: Visit) -> Response:
     """
     if visit.request.method != "POST":
         if "outcome" in visit.request.args:
-            check_signed(visit)
+            visit = check_signed(visit)
             outcomes = _read_outcomes(visit.request.args.getlist("outcome"))
             return _answers(visit, outcomes, visit.request.args["bulk"])
         return _question(visit, visit.request.args)
@@ -247,7 +247,7 @@ def work(visit: Visit) -> Response:
 
     The URL has the ``cursor`` of the next step; it has none after the last one.
     """
-    check_signed(visit)
+    visit = check_signed(visit)
     action = action_for_many(visit)
     options = options_of(visit, action)
     numbers = {name: visit.number(name) for name in ("of", "bound")}
@@ -322,8 +322,7 @@ def undo(visit: Visit) -> Response:
     has the ``bulk``, and is signed.
     """
     if visit.request.method != "POST":
-        check_signed(visit)
-        return _undone(visit)
+        return _undone(check_signed(visit))
     now = "now" in visit.request.values
     if "bulk" in visit.request.args:
         check_signed(visit)
@@ -338,7 +337,8 @@ def undo(visit: Visit) -> Response:
         sentence, status, over = str(refused), 409, "1" if refused.reason == "overdue" else ""
     visit.tell("undo", {"task": task_id}, status == 200)  # noqa: PLR2004
     show = partial(one_task, task_id=task_id)
-    return answered(visit, "task", show, sentence, status, id=task_id, over=over)
+    values = {"id": task_id, "then": state_of(visit, task_id), "over": over}
+    return answered(visit, "task", show, sentence, status, **values)
 
 
 def _undo_bulk(visit: Visit, bulk: str, *, now: bool) -> Response:

@@ -60,8 +60,13 @@ def paused(visit: Visit) -> Response:
         if "all" in lane and "sure" not in form:
             asked = {name: form.get(name) for name in ("late", "rate")}
             return visit.redirect("paused", kind="everything", asks=action, **asked)
-        return _told(visit, paused, *_pause_or_resume(visit, lane, action, options))
-    pauses, counts = visit.delayq.pauses(), visit.counts
+        said, is_done = _pause_or_resume(visit, lane, action, options)
+        its = {name: visit.request.values.get(name, "") for name in ("kind", "name")}
+        then = _since(visit.delayq.pauses(), its)
+        return _told(visit, paused, said, is_done, **its, then=then)
+    pauses = visit.delayq.pauses()
+    visit = visit.unless_changed(_since(pauses, args))
+    counts = visit.counts
     if visit.answer.field == "rate" and not any(_is_named(each, args) for each in pauses):
         visit = replace(visit, answer=visit.answer._replace(field=""))
     return visit.page(
@@ -74,9 +79,15 @@ def paused(visit: Visit) -> Response:
     )
 
 
+def _since(pauses: list[Any], args: Mapping[str, str]) -> str:
+    """Return since when a lane is paused, as the URL of an answer has it."""
+    found = (each for each in pauses if _is_named(each, args) and not each.resumed)
+    return next((f"paused {each.since.isoformat()}" for each in found), "not paused")
+
+
 def _is_named(pause: Any, args: Mapping[str, str]) -> bool:
-    name = pause.queue or pause.task
-    return (args.get("kind"), args.get("name")) == (_kind_of(pause), name)
+    name = pause.queue or pause.task or ""
+    return (args.get("kind"), args.get("name", "")) == (_kind_of(pause), name)
 
 
 def _kind_of(pause: Any) -> str:
@@ -156,15 +167,22 @@ def key(visit: Visit) -> Response:
     """
     name = visit.request.args.get("key", "")
     if visit.request.method == "POST" and not visit.answer.sentence:
-        return _told(visit, key, *_freed(visit, name), key=name)
+        said, is_done = _freed(visit, name)
+        then = _hold(visit.delayq.holder(key=name))
+        return _told(visit, key, said, is_done, key=name, then=then)
     held = visit.delayq.holder(key=name)
-    now = visit.now
+    visit, now = visit.unless_changed(_hold(held)), visit.now
     return visit.page(
         "key.html",
         key=name,
         held=held,
         sentence=sentence_of(held, now, timezone.utc) if held else NOBODY.format(name),
     )
+
+
+def _hold(held: KeyHolder | None) -> str:
+    """Return who holds a key, as the URL of an answer has it."""
+    return f"{held.state} {held.id} {held.delivery}" if held else "free"
 
 
 def _freed(visit: Visit, name: str) -> tuple[str, bool]:
@@ -285,6 +303,8 @@ def rules(visit: Visit) -> Response:
 
 def _page(visit: Visit) -> Response:
     args = visit.request.args
+    if visit.answer.then is not None:
+        visit = visit.unless_changed(_revision_of(visit, args.get("rule", "")))
     only, text, tag = (args.get(name, "") for name in ("only", "name", "tag"))
     found = leaf("rules").listed(
         visit.delayq.services,
@@ -362,7 +382,14 @@ def _changed(visit: Visit) -> Response:
     said, is_done, run = _press(visit, button, name)
     if button.name != "remove":
         where["only"] = args.get("only", "")
-    return _told(visit, rules, said, is_done, run=run, **where)
+    then = _revision_of(visit, name)
+    return _told(visit, rules, said, is_done, run=run, rule=name, then=then, **where)
+
+
+def _revision_of(visit: Visit, name: str) -> str:
+    """Return the revision of a rule, as the URL of an answer has it."""
+    rule = visit.delayq.rule(name)
+    return str(rule.revision) if rule else "gone"
 
 
 def _press(visit: Visit, button: Button, name: str) -> tuple[str, bool, str]:

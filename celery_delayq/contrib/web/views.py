@@ -51,6 +51,8 @@ SHOWN_TAGS = 2  # of a task in a list
 OWN_EVENTS = 50  # of one task, on its page
 
 _MINE = "mine."  # before the name of a field that was typed over another revision
+_AT_ONCE = ("run_now", "retry")  # their answer holds for a task that was delivered since
+_SOON = "soon "  # begins the state that these leave behind
 _HIDDEN = ("args", "kwargs")
 _ARGUMENTS = ("argsrepr", "kwargsrepr")  # headers
 #: The filters of the list by their names in the URL, with their names in the search.
@@ -300,6 +302,9 @@ def task(visit: Visit) -> Response:
     revision = revision_in(visit.request.args.get("revision", ""))
     options = options_of(visit, action)
     outcome: Outcome | None = None
+    was: dict[str, str] = {}
+    if action.takes == "time":
+        options, was = _can_move_back(visit, visit.delayq.get(task_id), revision, options)
     if action.name == "edit":
         shown = visit.delayq.get(task_id)
         if shown is None or shown.revision != revision:
@@ -317,7 +322,44 @@ def task(visit: Visit) -> Response:
     lost = form if action.name == "edit" and outcome is Outcome.UNCHANGED else {}
     mine = {f"{_MINE}{name}": text for name, text in lost.items()}
     show = partial(one_task, task_id=task_id)
-    return answered(visit, "task", show, sentence, status, id=task_id, **mine)
+    values = {**mine, "then": state_of(visit, task_id, action.name), **(was if outcome else {})}
+    return answered(visit, "task", show, sentence, status, id=task_id, **values)
+
+
+def state_of(visit: Visit, task_id: str, action: str = "") -> str | None:
+    """Return the state that an answer left behind, as its URL has it; ``None`` if unreadable."""
+    try:
+        found = visit.delayq.get(task_id)
+    except UnreadableRecord:
+        return None
+    if found is not None and action in _AT_ONCE:
+        return f"{_SOON}{found.revision}"
+    return _state_of(visit, task_id, found)
+
+
+def _state_of(visit: Visit, task_id: str, found: ScheduledTask | None, then: str = "") -> str:
+    if found is not None:
+        soon = _SOON if then.startswith(_SOON) else ""
+        return f"{soon}{found.revision}"
+    left = visit.delayq.services.entries.departure(task_id)
+    if left and left.how == "handed_over" and then.startswith(_SOON):
+        return then
+    return f"left {left.when_ms if left else ''}"
+
+
+def _can_move_back(
+    visit: Visit, shown: ScheduledTask | None, revision: int | None, options: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the arguments of a move, and what the URL of its answer has so that a button undoes it.
+
+    These are both due times; the old one is right if the move finds the revision that was shown.
+    """
+    if shown is None or shown.revision != revision or shown.state is State.DEAD:
+        return options, {}
+    if "after" in options:
+        options = {"at": from_ms(instant_of(options, shown.due, visit.now))}
+    to = from_ms(instant_of(options, shown.due, shown.due))
+    return options, {"was": shown.due.isoformat(), "to": to.isoformat()}
 
 
 def one_task(visit: Visit, task_id: str) -> Response:
@@ -327,6 +369,8 @@ def one_task(visit: Visit, task_id: str) -> Response:
     except UnreadableRecord as error:
         act = visit.url("task", id=task_id)
         return visit.page("unreadable.html", 409, id=task_id, said=str(error), act=act)
+    if visit.answer.then is not None:
+        visit = visit.unless_changed(_state_of(visit, task_id, found, visit.answer.then))
     return _gone(visit, task_id) if found is None else _shown(visit, found)
 
 
@@ -339,6 +383,7 @@ def _gone(visit: Visit, task_id: str) -> Response:
         code,
         task=None,
         id=task_id,
+        moved_from=None,
         events=_events(visit, task_id),
         may_come_back=may_come_back(visit, task_id),
     )
@@ -374,7 +419,17 @@ def _shown(visit: Visit, found: ScheduledTask) -> Response:
         act=visit.url("task", id=found.id, revision=revision),
         typed=typed,
         move=move,
+        moved_from=_moved_from(visit, found),
     )
+
+
+def _moved_from(visit: Visit, found: ScheduledTask) -> datetime | None:
+    """Return the due time to which a button moves a task back, if the page tells of its move."""
+    args = visit.request.args
+    is_told = visit.answer.is_done and visit.may_write and "was" in args
+    if not is_told or args.get("to") != found.due.isoformat():
+        return None
+    return datetime.fromisoformat(args["was"])
 
 
 def _look_of(found: ScheduledTask, now: datetime) -> str:

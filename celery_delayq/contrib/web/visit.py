@@ -10,7 +10,11 @@ a page whose URL would be longer is the result itself.
 
 A URL has the figures of a step, or the answer to a change: "999,999 tasks were cancelled". No link
 from elsewhere can claim what did not happen: they count only with a signature of all that the URL
-says, by what only these pages' processes know: the store's random name, and its URL.
+says, of its view, of the user's name, and of when it was signed. The store keeps the secret for it,
+32 random bytes that no page, dump or message shows; an emptied or resharded store has another one.
+
+An answer says when it was given. Its URL also has the state that it left behind, ``then``; a view
+that finds another state does not show it, so no page contradicts its answer.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
@@ -33,7 +38,7 @@ from werkzeug.wrappers import Request, Response
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.servers.risks import Line
-from ...core.store import Counts, selection
+from ...core.store import Counts
 from ...core.threads import Once
 from ...operations.cli.common import name_of
 from .telling import tell
@@ -52,8 +57,12 @@ _OF_LIST = (
 )
 _BEHIND_LIST = ("task", "key", "selected", "everything", "work", "undo")
 
-_SIGN = "sign"
-_FORGED = "this link's figures are not those of a step on these pages; nothing was done"
+_SIGN, _ON = "sign", "on"
+_RECENT = 12 * 3600  # seconds for which an answer says the time of day only
+_FORGED = (
+    "this link was not made by these pages, or for another user, or before the store was emptied "
+    "or resharded; nothing was done: begin anew with the list of tasks"
+)
 
 _TYPED = "typed."
 _MARK = 8  # characters of a task's mark
@@ -79,12 +88,18 @@ class Answer(NamedTuple):
         status: The status of the page; 200 if what was asked was done.
         field: The name of the field in which something wrong was typed.
         typed: What was typed, by the names of the fields.
+        when: When it was given; ``None`` without one.
+        is_recent: Whether that was in the last hours.
+        then: The state that it left behind; ``None`` if that does not matter.
     """
 
     sentence: str = ""
     status: int = 200
     field: str = ""
     typed: Mapping[str, str] = {}
+    when: datetime | None = None
+    is_recent: bool = True
+    then: str | None = None
 
     @property
     def is_done(self) -> bool | None:
@@ -124,6 +139,15 @@ class Visit:
     view: str = ""
     answer: Answer = NO_ANSWER
     once: Once = field(default_factory=Once)
+
+    def secret(self) -> tuple[int, bytes]:
+        """Return Redis's time, ms, and the store's secret, read once for all links of a page."""
+        return self.once.read("secret", self.delayq.services.entries.secret)
+
+    def unless_changed(self, now: str) -> Visit:
+        """Return this visit; without its answer, if that left another state behind."""
+        then = self.answer.then
+        return self if then in (None, now) else replace(self, answer=NO_ANSWER)
 
     def url(self, view: str, **values: Any) -> str:
         """Return the URL of a view; it has the *values* that are not empty, and the way back."""
@@ -203,15 +227,14 @@ class Visit:
 
 
 def signed_url(visit: Visit, view: str, **values: Any) -> str:
-    """Return the URL of a view, with a signature of its values."""
-    url = visit.url(view, **values)
+    """Return the URL of a view, with a signature of its values, the user, and the time."""
+    url = visit.url(view, **values, on=visit.secret()[0])
     pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
-    joint = "&" if pairs else "?"
-    return f"{url}{joint}{urlencode({_SIGN: _signature(visit, view, pairs)})}"
+    return f"{url}&{urlencode({_SIGN: _signature(visit, view, pairs)})}"
 
 
-def check_signed(visit: Visit) -> None:
-    """Refuse a URL whose values are not those that were signed.
+def check_signed(visit: Visit) -> Visit:
+    """Return the visit with the time of its URL's signature, if the URL is what was signed.
 
     Raises:
         BadRequest: it has no signature, or that of other values.
@@ -221,13 +244,16 @@ def check_signed(visit: Visit) -> None:
     right = _signature(visit, visit.view, pairs)
     if not hmac.compare_digest(args.get(_SIGN, "").encode(), right.encode()):
         raise BadRequest(_FORGED)
+    signed, now_ms = int(args[_ON]), visit.secret()[0]
+    is_recent = (now_ms - signed) / 1000 < _RECENT
+    answer = visit.answer._replace(when=from_ms(signed), is_recent=is_recent)
+    return replace(visit, answer=answer)
 
 
 def _signature(visit: Visit, view: str, pairs: Iterable[tuple[str, str]]) -> str:
-    services = visit.delayq.services
-    name, _ = selection.start(services.entries.shards[0])
-    secret = f"{name} {services.settings.url}".encode()
-    return hmac.new(secret, repr((view, sorted(pairs))).encode(), sha256).hexdigest()[:32]
+    _, secret = visit.secret()
+    signed = repr((visit.user, view, sorted(pairs, key=itemgetter(0))))
+    return hmac.new(secret, signed.encode(), sha256).hexdigest()[:32]
 
 
 class Mistyped(BadRequest):
@@ -254,7 +280,8 @@ def answered(
 ) -> Response:
     """Lead to the page that says an answer; *show* returns it if its URL would be too long."""
     there = led(visit, view, **values, said=sentence, status=status)
-    return there or show(replace(visit, answer=Answer(sentence, status)))
+    when = from_ms(visit.secret()[0])
+    return there or show(replace(visit, answer=Answer(sentence, status, when=when)))
 
 
 def answer_in(visit: Visit) -> Answer:
@@ -266,11 +293,12 @@ def answer_in(visit: Visit) -> Answer:
     args = visit.request.args
     if "said" not in args:
         return NO_ANSWER
-    check_signed(visit)
+    signed = check_signed(visit).answer
     typed = {
         name.removeprefix(_TYPED): text for name, text in args.items() if name.startswith(_TYPED)
     }
-    return Answer(args["said"], int(args["status"]), args.get("field", ""), typed)
+    answer = Answer(args["said"], int(args["status"]), args.get("field", ""), typed)
+    return answer._replace(when=signed.when, is_recent=signed.is_recent, then=args.get("then"))
 
 
 def ask_again(

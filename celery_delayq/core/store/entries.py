@@ -21,6 +21,7 @@ tombstone there does not end it: the task may wait again, with a key by now.
 from __future__ import annotations
 
 import heapq
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -63,6 +64,7 @@ from .values import (
 )
 
 _GONE = (Outcome.NOT_FOUND, Outcome.HANDED_OVER)
+_SECRET_BYTES = 32
 
 
 class _Placed(Protocol):
@@ -512,6 +514,20 @@ class Entries:
             joint = added_up(joint) if number == 1 else joint
             lists.append(sorted(joint, key=when, reverse=True)[: min(most, kept)])
         return list(heapq.merge(*lists, key=when, reverse=True))
+
+    @_over_its_shards
+    def secret(self) -> tuple[int, bytes]:
+        """Return Redis's time, ms, and a secret of the store: its first process drew it.
+
+        It signs what a process gives away and gets back. No dump, view or message shows it. A store
+        that was emptied or resharded has another one.
+        """
+        shard, fresh = self.shards[0], os.urandom(_SECRET_BYTES).hex()
+        found = shard.scripts.call("secret", fresh=fresh)
+        if not found.secret:
+            shard.calls.join()
+            found = shard.scripts.call("secret", fresh=fresh)
+        return found.now // 1000, found.secret
 
     @_over_its_shards
     def is_undoable(self, task_id: str) -> bool:
