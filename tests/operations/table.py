@@ -528,6 +528,7 @@ OPERATIONS = (
         },
         cli=("undo", "undo --json", "undo --bulk bulk"),
     ),
+    writes("secret", lambda ready: len(ready.store.entries.secret()[1]), 64),
     writes("forgo", lambda ready: ready.store.entries.forgo(["undoable"]), None),
     writes(
         "rule", lambda ready: _rule(ready.store, "rule", "pause"), b"done", face={"every": _every}

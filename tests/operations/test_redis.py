@@ -4,7 +4,7 @@ from tests.operations.table import each_operation, prepare
 from tests.store.support import CLOCK, NOW_MS, FakeStore
 
 # These change only data about processes and counts.
-OF_META = ("join", "recount")
+OF_META = ("join", "recount", "secret")
 
 
 def does_what_it_should(operation, store):

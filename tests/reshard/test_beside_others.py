@@ -256,3 +256,11 @@ def test_another_number_is_refused_until_the_first_is_done(app, during, opened):
 
     during(delayq, 3, other)
     assert app(3).get("far")
+
+
+def test_a_resharded_store_has_another_secret(app, moved):
+    first = app(1)
+    secrets = [first.services.entries.secret()[1]]
+    assert secrets == [app(1).services.entries.secret()[1]]
+    secrets += [delayq.services.entries.secret()[1] for delayq in moved(first, 3, 2, 1)]
+    assert len({*secrets}) == len(secrets)

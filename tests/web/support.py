@@ -10,6 +10,10 @@ NEXT = 'rel="next" href="([^"]*)"'
 LOOK_ON = 'href="([^"]*)"[^>]*>Look on'
 FURTHER = 'href="([^"]*)" data-follow'
 MOST = 200
+FORGED = (
+    "these pages did not make this link for you, or the store was emptied or resharded since; "
+    "nothing was done: begin anew with the list of tasks"
+)
 
 
 def walk(browser, page, *links):

@@ -8,10 +8,20 @@ import pytest
 from tests.app.support import FAR
 from tests.support.waiting import PATIENCE
 from tests.web.conftest import IDS
-from tests.web.support import FURTHER, chosen, counted, field, is_wrong, left, ticks, walk, worked
+from tests.web.support import (
+    FORGED,
+    FURTHER,
+    chosen,
+    counted,
+    field,
+    is_wrong,
+    left,
+    ticks,
+    walk,
+    worked,
+)
 
 GONE = "NOREPLICAS Not enough good replicas to write."
-FORGED = "this link's figures are not those of a step on these pages; nothing was done"
 
 
 def to_all(page):

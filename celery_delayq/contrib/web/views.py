@@ -21,6 +21,7 @@ from ...core.tasks.scheduled_task import ScheduledTask, facts_of, json_facts_of
 from ...core.text import counted, plain
 from ...core.threads import gather
 from ...operations import finding
+from ...operations.actions import Action
 from ...operations.cli.common import soon
 from ...operations.cli.output import behind_which
 from ...operations.health import no_delivery
@@ -302,9 +303,7 @@ def task(visit: Visit) -> Response:
     revision = revision_in(visit.request.args.get("revision", ""))
     options = options_of(visit, action)
     outcome: Outcome | None = None
-    was: dict[str, str] = {}
-    if action.takes == "time":
-        options, was = _can_move_back(visit, visit.delayq.get(task_id), revision, options)
+    options, was = _can_move_back(visit, action, task_id, revision, options)
     if action.name == "edit":
         shown = visit.delayq.get(task_id)
         if shown is None or shown.revision != revision:
@@ -348,12 +347,16 @@ def _state_of(visit: Visit, task_id: str, found: ScheduledTask | None, then: str
 
 
 def _can_move_back(
-    visit: Visit, shown: ScheduledTask | None, revision: int | None, options: dict[str, Any]
+    visit: Visit, action: Action, task_id: str, revision: int | None, options: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the arguments of a move, and what the URL of its answer has so that a button undoes it.
+    """Return the arguments of a move, and both due times for the URL of its answer.
 
-    These are both due times; the old one is right if the move finds the revision that was shown.
+    With these, a button undoes it. The old one is right if the move finds the revision that was
+    shown, and the new one if no other move follows.
     """
+    if action.takes != "time" or revision is None:
+        return options, {}
+    shown = visit.delayq.get(task_id)
     if shown is None or shown.revision != revision or shown.state is State.DEAD:
         return options, {}
     if "after" in options:

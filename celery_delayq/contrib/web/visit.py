@@ -60,8 +60,8 @@ _BEHIND_LIST = ("task", "key", "selected", "everything", "work", "undo")
 _SIGN, _ON = "sign", "on"
 _RECENT = 12 * 3600  # seconds for which an answer says the time of day only
 _FORGED = (
-    "this link was not made by these pages, or for another user, or before the store was emptied "
-    "or resharded; nothing was done: begin anew with the list of tasks"
+    "these pages did not make this link for you, or the store was emptied or resharded since; "
+    "nothing was done: begin anew with the list of tasks"
 )
 
 _TYPED = "typed."
