@@ -6,8 +6,9 @@
                                       operations, through DelayQ <--- words, templates -+
 
 A view is a function from a visit to a response. The pages keep nothing between two requests: no
-session, no cookie, no secret; all that a view needs is in its URL. So any process can serve any
-request. The pages need the extra ``celery_delayq[web]``; modules are imported on first use.
+session, no cookie; all that a view needs is in its URL, signed with a secret that the store keeps.
+So any process can serve any request. The pages need the extra ``celery_delayq[web]``; modules are
+imported on first use.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ KEYS: dict[str, str] = {
     "settings common to all processes; format -> the newest that records and rules may have; "
     "began -> when the shard was joined first, ms; empty, or none: unknown; turns and recounts; "
     "tidy -> w while each entry just waits, u while nothing is paused; rules_at -> when a writer "
-    "claimed rules last, ms; secret -> the store's name, and what its processes sign with; "
+    "claimed rules last, ms; secret -> the store's name, and what signs links; "
     "reshard, closed, ended: see prelude/closed.lua",
 }
 

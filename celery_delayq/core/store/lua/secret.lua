@@ -1,4 +1,4 @@
---[[ secret: what the processes of a store share and keep to themselves, to sign with.
+--[[ secret: return the random text with which the processes of a store sign.
 
 closed   3, see prelude/closed.lua
 text     fresh  random text: the secret, if there is none
