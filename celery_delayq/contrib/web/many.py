@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from secrets import token_hex
 from typing import Any, NamedTuple
@@ -57,7 +57,7 @@ from .words import FILTERS, in_url, picked
 
 _FAILED = "failed"  # beside the values of Outcome
 _WAITING = [State.SCHEDULED.value, State.PAUSED.value]
-_OF_ACTION = ("action", "value", "bulk")
+_OF_ACTION = ("action", "value", "bulk", "by")
 _COUNTS = ("uncertain", "in_flight")
 _FIRST = 5  # tasks that the question before a bulk shows
 _REASONS = (20, 5, 1, 0)  # why tasks are not back: as many as a URL has room for
@@ -85,6 +85,7 @@ def selected(visit: Visit) -> Response:
             "action": action.name,
             "value": fixed_value(visit, action, options),
             "zone": form.get("zone", ""),
+            "by": _by(options.get("after")),
         }
         ticks = form.getlist("one")
         url = visit.url("selected", **fixed, one=ticks)
@@ -104,16 +105,17 @@ def _question(visit: Visit, values: MultiDict[str, str]) -> Response:
     action = action_for_many(visit)
     ticks = values.getlist("one")
     ones = [ticked(text)[0] for text in ticks]
+    rows = _rows(visit, {each: visit.delayq.get(each) for each in ones[:_FIRST]}, action)
     return visit.page(
         "selected.html",
         action=action,
         ticks=ticks,
         ones=ones,
-        rows=_rows(visit, {each: visit.delayq.get(each) for each in ones[:_FIRST]}, action)
-        + [Meant(each) for each in ones[_FIRST:]],
+        rows=rows + [Meant(each) for each in ones[_FIRST:]],
         value=values.get("value", ""),
         means=means(visit, action, values.get("value", "")),
         answers=None,
+        **_before(visit, action, len(ones), rows, values.get("by", "")),
     )
 
 
@@ -149,6 +151,39 @@ def _rows(visit: Visit, tasks: Mapping[str, ScheduledTask | None], action: Actio
         )
         for each, task in tasks.items()
     ]
+
+
+def _before(
+    visit: Visit, action: Action, count: int, rows: Sequence[Meant], by: str
+) -> dict[str, Any]:
+    """Return what a question says before a change of many.
+
+    That is the span by which each can be moved in place of all to one time, empty if that makes no
+    difference; and how long, and of how many tasks, an undo is kept, ``None`` if the action has no
+    undo.
+    """
+    read = [row for row in rows if row.task and row.becomes]
+    dues = {row.task.due for row in read if row.task}
+    is_one_time = action.takes == "time" and "by" not in options_of(visit, action)
+    if not is_one_time or not read or (len(dues) == 1 and len(read) == count):
+        by = ""
+    elif not by:
+        first = min(dues)
+        by = next(_by(row.becomes - first) for row in read if row.becomes)
+    kept = visit.delayq.services.settings.undo
+    return {"by": by, "kept": (kept or (0, 0)) if action.undone else None, "changes": count}
+
+
+def _by(span: timedelta | None) -> str:
+    """Return a span as a user types it, to move each task from its due time: ``by:+2h``."""
+    seconds = round(abs(span).total_seconds()) if span else 0
+    if not span or not seconds:
+        return ""
+    parts = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, seconds = divmod(seconds, size)
+        parts += [f"{number}{unit}"] if number else []
+    return f"by:{'-' if span < timedelta(0) else '+'}{''.join(parts)}"
 
 
 def _changed(
@@ -218,6 +253,9 @@ def everything(visit: Visit) -> Response:
     so_far = _so_far(visit, count)
     given = _in_url(visit)
     now_us = visit.delayq.counts().now_ms * 1000
+    asks = is_over and so_far["count"]
+    first = {task.id: task for task in listed(visit).tasks[:_FIRST]} if asks else {}
+    rows = _rows(visit, first, action)
     return visit.page(
         "everything.html",
         action=action,
@@ -236,9 +274,9 @@ def everything(visit: Visit) -> Response:
             cursor=begin,
         ),
         means=means(visit, action, given["value"] or ""),
-        rows=_rows(visit, {task.id: task for task in listed(visit).tasks[:_FIRST]}, action)
-        if is_over and so_far["count"]
-        else [],
+        rows=rows,
+        again=visit.url("everything", **in_url(visit)),
+        **_before(visit, action, so_far["count"], rows, given["by"] or ""),
     )
 
 
@@ -453,4 +491,5 @@ def _fixed(
     for name in ("after", "before"):
         if name in fixed:
             fixed[name] = picking[FILTERS[name]].isoformat()
-    return {**fixed, "action": action.name, "value": fixed_value(visit, action, options)}
+    value = fixed_value(visit, action, options)
+    return {**fixed, "action": action.name, "value": value, "by": _by(options.get("after"))}
