@@ -59,7 +59,7 @@ def worked(browser, page, ends=lambda page: "<form" not in page.html):
     for steps in range(MOST):
         if ends(page):
             return page, steps
-        page = browser.get(browser.post(page.action_with("<button")).location)
+        page = browser.get(browser.post(page.action_with("foot-buttons")).location)
     pytest.fail("the work has no end")
 
 

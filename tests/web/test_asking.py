@@ -81,8 +81,7 @@ def test_no_warning_where_one_time_makes_no_difference(app, browser, scheduled, 
         (0, "This cannot be undone : this app keeps nothing for that (delayq_undo)"),
         (
             (3600, 2),
-            "The last 2 can be undone , for 1 h. For the other 3 that is not certain: this app "
-            "keeps 2 (delayq_undo)",
+            "The last 2 can be undone , for 1 h. For the other 3 that is not certain: this app",
         ),
         ((7200, 5), "You can undo this for 2 h."),
     ],

@@ -181,7 +181,7 @@ def test_a_value_that_the_change_does_not_take_is_not_shown(browser, many):
 @pytest.mark.parametrize("form", [ACTIONS["by"][0], ACTIONS["after"][0]])
 def test_a_step_that_is_repeated_moves_no_task_twice(app, browser, many, short_steps, form):
     page = counted(browser, {}, **form)
-    action = page.action_with("<button")
+    action = page.action_with("foot-buttons")
     browser.post(action)
     once = {task.id: task.due for task in app.delayq.tasks()}
     again = browser.get(browser.post(action).location)
@@ -217,11 +217,11 @@ def test_redis_goes_away_between_two_steps(  # noqa: PLR0917
     app, browser, many, short_steps, limits, go_away
 ):
     page = counted(browser, {}, action="cancel")
-    page = browser.get(browser.post(page.action_with("<button")).location)
+    page = browser.get(browser.post(page.action_with("foot-buttons")).location)
     so_far = len(IDS) - len(left(app))
     go_away("cancel", at=2)
     limits(web_bulk_s=PATIENCE)
-    broken = browser.change(page.action_with("<button"))
+    broken = browser.change(page.action_with("foot-buttons"))
 
     assert broken.status == 503
     assert f"cancel failed: {GONE}" in broken.text
@@ -236,7 +236,7 @@ def test_redis_goes_away_within_a_move_by_a_span(app, browser, many, go_away):
     page = counted(browser, {}, action="reschedule", value="by:+1h")
     go_away("reschedule", at=4)
 
-    broken = browser.change(page.action_with("<button"))
+    broken = browser.change(page.action_with("foot-buttons"))
     assert broken.status == 503
     assert "3 tasks were rescheduled so far" in broken.text
     page, _ = worked(browser, broken)
@@ -264,7 +264,7 @@ def test_the_dead_are_retried_or_removed_together(app, browser, die, scheduled):
 
 
 def test_a_reader_counts_nothing_and_changes_nothing(app, browse, browser, many):
-    action = counted(browser, {}, action="cancel").action_with("<button")
+    action = counted(browser, {}, action="cancel").action_with("foot-buttons")
     reader = browse(app, allow=lambda _: "read")
     assert 'name="one"' not in reader.get("/tasks").html
     for path in (action, "/all?queue=mail", "/selected"):
@@ -286,7 +286,7 @@ def test_a_reader_counts_nothing_and_changes_nothing(app, browse, browser, many)
     ],
 )
 def test_a_cursor_of_another_selection_is_refused(app, browser, many, old, new):
-    action = counted(browser, {"queue": "mail"}, action="cancel").action_with("<button")
+    action = counted(browser, {"queue": "mail"}, action="cancel").action_with("foot-buttons")
     assert browser.change(re.sub(old, new, action)).status == 400
     assert left(app) == IDS
 
@@ -330,7 +330,7 @@ def test_a_step_signed_for_one_view_is_none_of_another(browser, many):
 )
 @pytest.mark.usefixtures("many", "short_steps")
 def test_the_script_presses_no_button_for_a_foreign_link(browser, headers, is_pressed):
-    page = browser.post(counted(browser, {}, action="cancel").action_with("<button"))
+    page = browser.post(counted(browser, {}, action="cancel").action_with("foot-buttons"))
     progress = browser.get(page.location, headers=headers)
     assert "so far" in progress.text
     assert ("data-press" in progress.html) is is_pressed
