@@ -22,6 +22,7 @@ from ..core.store.calls import Shard
 from ..core.store.scripts import Scripts
 from ..core.tasks import reading
 
+MOST_IDS = 20  # that a text is the beginning of, to choose from
 SHORTEST = 6  # characters of an id's beginning; shorter ones have too many matches
 _STEP = 5_000  # records of an HSCAN, some 2 ms of Redis
 _SAMPLE = 200  # tasks whose names are known
@@ -77,6 +78,22 @@ def ids_with(services: Services, beginning: str, *, seconds: float, place: str =
     is_over = number == len(services.entries.shards)
     # While Redis resizes the hash, HSCAN may return an entry twice.
     return Ids(sorted({*found}), "" if is_over else f"{number}:{cursor}:{looked_at}", looked_at)
+
+
+def ids_from(delayq: HasServices, beginning: str) -> list[str]:
+    """Return the ids of entries that begin with a text: all, or the first :data:`MOST_IDS`.
+
+    Raises:
+        InvalidOption: the text is shorter than :data:`SHORTEST`.
+        StoreError: Redis cannot be reached.
+    """
+    found, place = set[str](), ""
+    while len(found) < MOST_IDS:
+        ids = ids_with(delayq.services, beginning, seconds=1, place=place)
+        found, place = found | {*ids.found}, ids.place
+        if not place:
+            break
+    return sorted(found)[:MOST_IDS]
 
 
 def tags_with(services: Services, beginning: str, most: int) -> list[str]:

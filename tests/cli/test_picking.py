@@ -40,6 +40,16 @@ def tasks(app, redis):
         (["--due-from", "+0", "--due-before", "+1d"], ["soon"]),
         (["--due-from", "+1h29m60s"], ["far"]),
         (["--tag", "x", "--due-before", "+1h"], ["due", "soon"]),
+        (["--due", "1 Jan 2100"], ["far"]),
+        (["--due", "2 Jan 2100"], []),
+        (["--due", "31 Dec 2099"], []),
+        (["--due", "..now"], ["refused", "parked", "due"]),
+        (["--due", "in 2 h", "--due-from", "now"], ["soon"]),
+        (["--due", "now..1 Jan 2100", "--due-before", "1 Jan 2100"], ["soon"]),
+        (["--due-from", "1 Jan 2100"], ["far"]),
+        (["--due-from", "2 Jan 2100"], []),
+        (["--due-before", "1 Jan 2100"], ["refused", "parked", "due", "soon"]),
+        (["--due", "..+1h", "--overdue"], ["refused", "due"]),
         (["--dead"], ["dead"]),
         (["--dead", "--queue", "celery"], []),
     ],
@@ -64,12 +74,30 @@ MOVED = "rescheduled, each from its own due time"
         ("release --overdue --tag x", "1 task would be released"),
         ("cancel --queue broken --queue slow", "3 tasks would be cancelled"),
         ("cancel --dead --state paused", "2 tasks would be cancelled"),
+        ("cancel --due ..now", "4 tasks would be cancelled"),
+        ("reschedule --due 2100-01-01 by:+1h", f"1 task would be {MOVED}"),
         ("cancel --all --limit 4", "4 tasks would be cancelled"),
         ("reschedule --tag x --limit 2 by:+1h", f"2 tasks would be {MOVED}"),
     ],
 )
 def test_a_command_that_changes_tasks_picks_them_as_a_list_does(tasks, printed, line, said):
     assert printed(*line.split(), "--dry-run") == [said]
+
+
+def test_a_day_is_the_zone_s(app, printed):
+    app.send_task("t", task_id="a", delayq_at="2100-01-01T23:30:00Z")
+    app.conf.timezone = "Europe/Berlin"
+    assert printed("list", "--ids", "--due", "2 Jan 2100") == ["a"]
+    assert printed("list", "--ids", "--due", "2 Jan 2100", "--utc") == []
+
+
+def test_a_span_that_is_none_is_an_error_of_usage(misused):
+    assert misused("list", "--due", "tomorow") == (
+        "Error: Invalid value for '--due': 'tomorow' is not a time; did you mean tomorrow?"
+    )
+    assert misused("list", "--due", "now..-1h") == (
+        "Error: 'now..-1h' ends before it begins; type dates, such as 2030-01-28..2030-01-31"
+    )
 
 
 def test_from_now_is_by_redis_s_clock(app, printed, monkeypatch):

@@ -28,6 +28,16 @@ def waiting_as_before(app):
     return {task.id for task in app.delayq.tasks() if task.due.timestamp() == FAR}
 
 
+def test_a_cancel_says_of_how_many_the_result_follows(delayq_app, redis_server, url, said):
+    app = delayq_app(url, redis_server.url(1))
+    for _ in range(2):
+        app.send_task("t", delayq_at=FAR)
+    assert said("cancel", "--all", "--yes", app=app) == [
+        "2 tasks cancelled",
+        "2 tasks will have the result REVOKED as soon as a scanner has stored it",
+    ]
+
+
 def dead(app, *ids):
     at(app.delayq, "dead", *ids)
 

@@ -10,6 +10,7 @@ import threading
 import pytest
 from celery.bin.celery import celery
 
+from celery_delayq.core.hooks import acting
 from celery_delayq.operations.cli import delayq
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.conftest import MODULE
@@ -36,7 +37,7 @@ def terminal(app, project, monkeypatch):
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
 
-    def run(columns, *arguments, options=()):
+    def run(columns, *arguments, options=(), app=app):
         project(app)
         one = Terminal(columns)
         monkeypatch.setenv("COLUMNS", str(columns))  # where click looks
@@ -179,6 +180,48 @@ def test_help_fits_and_has_an_example(terminal, name, columns):
     assert max(map(len, lines), default=0) <= 78
 
 
+@pytest.fixture
+def told(delayq_app, url):
+    """An app whose rules, history and undo have rows that are wider than a terminal."""
+    pytest.importorskip("cronsim")
+    app = delayq_app(url, timezone="Europe/Berlin", delayq_undo=(3600, 100), delayq_history=100)
+
+    @app.task(name="shop.newsletter.send_weekly_digest")
+    def digest(_):
+        pass
+
+    app.delayq.every("weekly-digest-of-the-shop", digest.s(1), "30 6 * * mon-fri", tz="Asia/Tokyo")
+    with acting("alice@shop.example"):
+        app.delayq.rule("weekly-digest-of-the-shop").edit("30 7 * * mon-fri")
+    more = {"delayq_at": FAR, "queue": "newsletter"}
+    for number in range(3):
+        digest.apply_async(
+            (number,), task_id=f"{UUID[:-1]}{number}", delayq_key=f"{number}" * 30, **more
+        )
+        digest.apply_async((number,), delayq_tags=["x"], **more)
+    app.delayq.select(tag="x").cancel()
+    app.delayq.cancel(UUID[:-1] + "0")
+    return app
+
+
+@pytest.mark.parametrize("name", ["rules", "history", "undo"])
+def test_a_table_fits_80_columns_and_what_one_copies_is_whole(told, terminal, name):
+    lines = lines_of(terminal(80, name, app=told))
+    text = "\n".join(lines)
+
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 80
+    if name == "rules":
+        assert "weekly-digest-of-the-shop  " in text
+        assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", text)
+    elif name == "history":
+        [bulk] = {event.bulk for event in told.delayq.history() if event.bulk}
+        assert f"3 tasks: --bulk {bulk}" in text
+        assert f"cancelled  {UUID[:8]}  " in text
+    else:
+        assert f"undo {UUID[:-1]}0" in text
+
+
 def test_a_real_process_in_a_real_terminal(app, shop, monkeypatch):
     app.send_task("shop.remind", task_id=UUID, queue="mail", delayq_at=FAR)
     for name in ("NO_COLOR", "COLUMNS"):
@@ -191,5 +234,5 @@ def test_a_real_process_in_a_real_terminal(app, shop, monkeypatch):
 
     assert f"{COLOUR}1mID" in shown
     [row] = lines_of(shown)[1:]
-    assert re.fullmatch(r"8b0ce8…6f7a53 +[\d,]+ d( \d+ h)?  shop\S+ +mail +scheduled", row)
+    assert re.fullmatch(r"8b0ce8b4 +[\d,]+ d( \d+ h)?  shop\S+ +mail +scheduled", row)
     assert len(row) <= 60

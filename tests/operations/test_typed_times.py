@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from celery_delayq.operations.typed_times import TypedTimeError, read, told
+from celery_delayq.operations.typed_times import TypedTimeError, read, read_span, told
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 26, 21, tzinfo=BERLIN)  # a Thursday
@@ -97,7 +97,7 @@ def test_a_day_that_is_none_or_not_whole_is_refused_with_the_reason(text, reason
 
 @pytest.mark.parametrize(
     "text",
-    ["25:00", "9:60", "13 pm", "0 am", "tomorrow 9", "noon", "in a while", "in 5 months", "m 9:00",
+    ["25:00", "9:60", "13 pm", "0 am", "tomorrow 9", "24:00", "in a while", "in 5 months", "m 9:00",
      "in", "26.11 9:00", "13/13 9:00 x", "2 h ago"],
 )  # fmt: skip
 def test_other_words_are_no_time(text):
@@ -137,3 +137,87 @@ def test_a_time_is_told_back_with_its_weekday_and_zone():
     assert told(at("2026-11-30T09:00"), BERLIN, "Europe/Berlin") == (
         "Mon 30 Nov 2026, 09:00 Europe/Berlin"
     )
+
+
+def ends(text, now=NOW, zone=BERLIN):
+    return read_span(text).ends(lambda: now, lambda: zone)
+
+
+# The first and the last day of each; the end is the midnight behind that.
+DAYS_OF = {
+    "today": ("26 Nov 2026", "26 Nov 2026"), "Tomorrow": ("27 Nov 2026", "27 Nov 2026"),
+    "thu": ("26 Nov 2026", "26 Nov 2026"), "wednesday": ("2 Dec 2026", "2 Dec 2026"),
+    # Of a date without a year, the nearest one.
+    "25 Nov": ("25 Nov 2026", "25 Nov 2026"), "2 Jan": ("2 Jan 2027", "2 Jan 2027"),
+    "29.11.": ("29 Nov 2026", "29 Nov 2026"), "Sun, 29 Nov": ("29 Nov 2026", "29 Nov 2026"),
+    "2026-11-29": ("29 Nov 2026", "29 Nov 2026"), "29 nov 2027": ("29 Nov 2027", "29 Nov 2027"),
+    "this week": ("23 Nov 2026", "29 Nov 2026"), "next week": ("30 Nov 2026", "6 Dec 2026"),
+    "fri..sun": ("27 Nov 2026", "29 Nov 2026"), "today .. 28.11.": ("26 Nov 2026", "28 Nov 2026"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "days"), DAYS_OF.items())
+def test_a_day_in_a_filter_is_from_its_midnight_to_the_next(text, days):
+    first, last = (datetime.strptime(day, "%d %b %Y").replace(tzinfo=BERLIN) for day in days)
+    assert ends(text) == (first, last + timedelta(days=1))
+
+
+OPEN = {
+    "noon": (None, "2026-11-26T12:00"), "+2h": (None, "2026-11-26T23:00"),
+    "-10m": (None, "2026-11-26T20:50"), "..now": (None, "2026-11-26T21:00"),
+    "..tomorrow": (None, "2026-11-28T00:00"), "tomorrow..": ("2026-11-27T00:00", None),
+    "now..": ("2026-11-26T21:00", None), "9:00..noon": ("2026-11-26T09:00", "2026-11-26T12:00"),
+    "now..tomorrow": ("2026-11-26T21:00", "2026-11-28T00:00"),
+    "2026-11-30T09:00..": ("2026-11-30T09:00", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "given"), OPEN.items())
+def test_a_span_is_open_where_nothing_is_typed_and_a_time_alone_is_its_end(text, given):
+    assert ends(text) == tuple(each and at(each) for each in given)
+
+
+@pytest.mark.parametrize(
+    ("zone", "today", "begin", "hours"),
+    [
+        ("Europe/Berlin", "2026-10-25", "2026-10-25T00:00:00+02:00", 25),
+        ("Europe/Berlin", "2027-03-28", "2027-03-28T00:00:00+01:00", 23),
+        ("Africa/Cairo", "2026-04-24", "2026-04-24T01:00:00+03:00", 23),  # has no midnight
+        ("America/Havana", "2026-11-01", "2026-11-01T00:00:00-04:00", 25),  # has two
+    ],
+)
+def test_a_day_is_whole_when_clocks_change(zone, today, begin, hours):
+    there = ZoneInfo(zone)
+    first, end = ends(
+        "today", datetime.fromisoformat(f"{today}T12:00").replace(tzinfo=there), there
+    )
+    utc = [each.astimezone(timezone.utc) for each in (first, end)]
+    assert (first.astimezone(there).isoformat(), utc[1] - utc[0]) == (begin, timedelta(hours=hours))
+
+
+EITHER = "2027-03-02T00:00:00+01:00 or 2027-02-03T00:00:00+01:00"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("sun..fri", "ends before it begins; type dates, such as 2030-01-28..2030-01-31"),
+        ("noon..9:00", "ends before it begins; type dates, such as 2030-01-28..2030-01-31"),
+        ("..", "is not a time; expected a day such as tomorrow, or a span such as mon..fri"),
+        ("31 Apr", "is not a time: there is no such day"),
+        ("2/3/27", f"can mean two times; type {EITHER}"),
+        ("tomorow", "is not a time; did you mean tomorrow?"),
+        ("wensday", "is not a time; did you mean wednesday?"),
+        ("29 Novmber", "is not a time; did you mean 29 november?"),
+    ],
+)  # fmt: skip
+def test_a_span_that_is_none_is_refused_with_the_reason(text, reason):
+    with pytest.raises(TypedTimeError) as caught:
+        ends(text)
+    assert str(caught.value) == f"{text!r} {reason}"
+
+
+def test_a_day_is_its_begin_where_one_time_is_asked_for_and_noon_is_one():
+    assert moment("tomorrow", ago=True, days=True) == at("2026-11-27T00:00")
+    assert moment("tomorrow noon") == at("2026-11-27T12:00")
+    assert moment("noon") == at("2026-11-27T12:00")  # today's is over

@@ -63,7 +63,8 @@ def test_a_typed_time_is_told_back_before_a_button_does_it(app, browser, schedul
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("tomorow 9:00", "'tomorow 9:00' is not a time; expected one before 2255-06-05: "),
+        ("soon", "'soon' is not a time; expected one before 2255-06-05: "),
+        ("tomorow 9:00", "'tomorow 9:00' is not a time; did you mean tomorrow 9:00?"),
         ("3/4/2100 9:00", "'3/4/2100 9:00' can mean two times; type 2100-"),
         ('"><script>', "'\"><script>' is not a time; "),
     ],

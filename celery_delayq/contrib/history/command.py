@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import tzinfo
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 
 from ...core.text import counted, plain
 from ...operations.cli.common import (
+    STAMP,
     CeleryCommand,
     CeleryOption,
     ErrorSentences,
@@ -22,10 +24,11 @@ from ...operations.cli.common import (
     zone_of,
     zoned,
 )
-from ...operations.cli.output import Column, Screen, table
+from ...operations.cli.output import SHORT_ID, Column, Line, Room, Screen, table
 from .newest import Event
 from .newest import history as newest
 
+_WHEN, _ID, _KEY, _QUEUE, _TASK, _BY = 0, 2, 3, 4, 5, 6  # columns
 _GONE = "{} of this change are not listed: the setting delayq_history keeps fewer."
 _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
 
@@ -79,11 +82,23 @@ def history(
             ctx.obj.echo(json.dumps(_event_facts(event)))
         return
     zone, screen = zone_of(ctx), Screen(ctx)
-    screen.show(table(_columns(zone), (_event_row(each, zone) for each in events)))
+    screen.show(table_of(events, zone, screen.width))
     if gone := _gone(events) if bulk is not None and len(events) < limit else 0:
         screen.show([[(_GONE.format(counted(gone)), "yellow")]])
     if not kept:
         screen.show([[(_NO_HISTORY, "yellow")]])
+
+
+def table_of(events: list[Event], zone: tzinfo, width: int | None) -> Iterator[Line]:
+    """Return the lines of a table of events, fitted to *width* columns; ``None``: any width."""
+    rows = [_event_row(each, zone, is_short=width is not None) for each in events]
+    # The name of a change of many is to be copied.
+    ids = max([SHORT_ID, *(len(row[_ID]) for row in rows if "--bulk " in row[_ID])])
+    gives = (
+        (_KEY, 10), (_QUEUE, 8), (_TASK, 16), (_ID, ids), (_KEY, 0), (_QUEUE, 0), (_BY, 8),
+        (_TASK, 8), (_WHEN, STAMP), (_TASK, 0), (_BY, 0),
+    )  # fmt: skip
+    return table(_columns(zone), rows, None if width is None else Room(width, gives))
 
 
 def _gone(events: list[Event]) -> int:
@@ -96,15 +111,17 @@ def _columns(zone: tzinfo) -> tuple[Column, ...]:
     return (
         Column(f"WHEN ({name_of(zone)})"),
         Column("WHAT", styles),
-        *(Column(title) for title in ("ID", "KEY", "QUEUE", "TASK", "BY")),
+        Column("ID", is_id=True),
+        *(Column(title) for title in ("KEY", "QUEUE", "TASK", "BY")),
     )
 
 
-def _event_row(event: Event, zone: tzinfo) -> tuple[str, ...]:
+def _event_row(event: Event, zone: tzinfo, *, is_short: bool) -> tuple[str, ...]:
+    when = event.when.replace(microsecond=0) if is_short else event.when
     what = event.what.value.replace("_", " ")
     named = event.id or (f"{counted(event.count)}: --bulk {event.bulk}" if event.count else "")
     texts = (what, named, event.key, event.queue, event.task, event.actor)
-    return (stamp(event.when, zone), *map(plain, texts))
+    return (stamp(when, zone), *map(plain, texts))
 
 
 def _event_facts(event: Event) -> dict[str, Any]:

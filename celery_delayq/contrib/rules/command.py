@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,7 @@ import click
 
 from ...core.text import counted, plain
 from ...operations.cli.common import (
+    STAMP,
     Argument,
     CeleryCommand,
     CeleryOption,
@@ -24,13 +26,19 @@ from ...operations.cli.common import (
     zone_of,
     zoned,
 )
-from ...operations.cli.output import Column, Screen, table
+from ...operations.cli.output import Column, Line, Room, Screen, table
 
 if TYPE_CHECKING:
     from ...core.services import Services
     from .face import Rule
 
 
+# The order in which columns of a row that is too wide shrink; names late, as people type them.
+_NAME, _TASK, _SCHEDULE, _ZONE, _FROM, _NEXT = range(6)
+_GIVES = (
+    (_NEXT, 32), (_FROM, 8), (_TASK, 16), (_SCHEDULE, 16), (_ZONE, 8), (_FROM, 0), (_ZONE, 0),
+    (_NEXT, STAMP), (_TASK, 9), (_NAME, 16), (_SCHEDULE, 9),
+)  # fmt: skip
 _DONE = {"pause": "paused", "resume": "resumed", "remove": "removed"}
 _ALREADY = {"pause": "is paused already", "resume": "is not paused", "remove": "is not there"}
 _STYLES = {"paused": "yellow", "trouble": "red", "overdue": "red"}
@@ -245,7 +253,12 @@ def _show(ctx: click.Context, found: list[Rule], *, as_json: bool) -> None:
         for rule in found:
             ctx.obj.echo(json.dumps(_facts(rule)))
         return
-    zone = zone_of(ctx)
+    screen = Screen(ctx)
+    screen.show(table_of(found, zone_of(ctx), screen.width))
+
+
+def table_of(found: list[Rule], zone: tzinfo, width: int | None) -> Iterator[Line]:
+    """Return the lines of a table of rules, fitted to *width* columns; ``None``: any width."""
     columns = [*map(Column, ("NAME", "TASK", "SCHEDULE", "ZONE", "FROM"))]
     columns.append(Column(f"NEXT ({name_of(zone)})", _STYLES))
     rows = (
@@ -255,7 +268,7 @@ def _show(ctx: click.Context, found: list[Rule], *, as_json: bool) -> None:
         )
         for rule in found
     )
-    Screen(ctx).show(table(columns, rows))
+    return table(columns, rows, None if width is None else Room(width, _GIVES))
 
 
 def _from(rule: Rule) -> str:

@@ -36,7 +36,7 @@ from ...core.servers.connection import Connection, packed
 from ...core.servers.endpoint import Server
 from ...core.services import Services
 from ...core.text import plain
-from ...operations.cli.output import Column, Screen, table
+from ...operations.cli.output import Column, Room, Screen, table
 from .. import rule_store as store
 from . import face
 from .declared import BEAT, CLEANUP, with_header
@@ -45,6 +45,8 @@ from .plan import Taken, Timing, plan_of, timing_of
 
 NEW, CHANGED, SAME, SKIPPED, REFUSED = "new", "changed", "same", "skipped", "refused"
 GONE, REMOVED = "gone", "removed"
+# The order in which columns of a row that is too wide shrink: name, task, schedule, zone, becomes.
+_GIVES = ((4, 24), (1, 16), (3, 8), (0, 16), (2, 16), (3, 0), (1, 9), (0, 9))
 _STYLES = {NEW: "green", CHANGED: "yellow"}
 _OF_CELERY = "it comes from beat_schedule or Celery; delayq_beat takes it over"
 _OFF = "; it is disabled here, and delayq_beat does not see that: pause its rule"
@@ -303,7 +305,9 @@ def _show(ctx: click.Context, steps: Sequence[Step], *, as_json: bool) -> None:
         return
     columns = [Column("NAME"), Column("TASK"), Column("SCHEDULE"), Column("ZONE")]
     columns.append(Column("BECOMES", _STYLES))
-    Screen(ctx).show(table(columns, (_row(step) for step in steps)))
+    screen = Screen(ctx)
+    room = None if screen.width is None else Room(screen.width, _GIVES)
+    screen.show(table(columns, (_row(step) for step in steps), room))
 
 
 def _row(step: Step) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo
 
 import click
@@ -12,6 +12,7 @@ from ...core.errors import DelayQError, StoreError
 from ...core.services import HasServices
 from ...core.text import counted, plain
 from ...operations.cli.common import (
+    STAMP,
     Argument,
     CeleryCommand,
     CeleryOption,
@@ -27,7 +28,7 @@ from ...operations.cli.common import (
     zone_of,
     zoned,
 )
-from ...operations.cli.output import Column, Screen, table
+from ...operations.cli.output import SHORT_ID, Column, Line, Room, Screen, table
 from . import undoing
 from .undoing import Undoable, Undone
 
@@ -112,10 +113,21 @@ def _list(ctx: click.Context, delayq: HasServices, *, as_json: bool) -> None:
             ctx.obj.echo(json.dumps({"when": when.isoformat(), **which}))
         return
     zone, screen = zone_of(ctx), Screen(ctx)
-    columns = [Column(f"WHEN ({name_of(zone)})"), Column("CANCELLED"), Column("UNDO")]
-    screen.show(table(columns, (_row(*each, zone) for each in found)))
+    screen.show(table_of(found, zone, screen.width))
     if not delayq.services.settings.undo:
         screen.show([[(_NO_UNDO, "yellow")]])
+
+
+def table_of(
+    cancels: list[tuple[datetime, str, int]], zone: tzinfo, width: int | None
+) -> Iterator[Line]:
+    """Return the lines of a table of cancels, fitted to *width* columns; ``None``: any width."""
+    columns = [Column(f"WHEN ({name_of(zone)})"), Column("CANCELLED", is_id=True), Column("UNDO")]
+    # The line to undo it is to be copied.
+    room = None if width is None else Room(width, ((1, SHORT_ID), (0, STAMP), (1, 0)))
+    if width is not None:
+        cancels = [(when.replace(microsecond=0), name, count) for when, name, count in cancels]
+    return table(columns, (_row(*each, zone) for each in cancels), room)
 
 
 def _cancels(tasks: Iterable[Undoable]) -> list[tuple[datetime, str, int]]:

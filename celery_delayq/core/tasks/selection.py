@@ -120,7 +120,7 @@ class Count(int):
         behind: How many of these wait behind a task that holds their key; of ``run_now`` only.
         in_flight: How many other tasks were left unchanged because they were being published.
         unreadable: How many others were left unchanged because their records cannot be read.
-        outstanding: For how many ``REVOKED`` must still be stored; scanners do that.
+        outstanding: For how many a scanner has yet to store the result ``REVOKED``.
         bulk: The name under which :meth:`DelayQ.undo_all` brings back those whose cancel is still
             kept; empty if nothing is kept for that.
     """

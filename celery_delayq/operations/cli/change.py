@@ -10,6 +10,7 @@ Below are those that have options of their own: cancel, reschedule, edit and rel
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -20,14 +21,15 @@ import click
 
 from ...core import clock
 from ...core.clock import from_ms, to_ms
-from ...core.errors import DelayQError, InvalidOption, StoreError
+from ...core.errors import DelayQError, InvalidOption, StoreError, UnreadableRecord
 from ...core.store import Outcome
-from ...core.tasks import changing
+from ...core.tasks import changing, reading
 from ...core.tasks.scheduled_task import target_of
 from ...core.tasks.selection import Count
 from ...core.text import counted, plain
 from ..actions import ACTIONS, REFUSED, Action
 from ..edits import KEPT, Edit
+from ..finding import ids_from
 from ..selection import Released, RewritableSelection
 from ..typed_times import told
 from .common import (
@@ -61,11 +63,16 @@ from .input import (
     times_of,
     unquoted,
 )
-from .output import Target, counting, why_behind, why_gone
+from .output import UUID, Target, counting, why_behind, why_gone
 
 _BACK = "to bring {} back: celery -A proj delayq undo --bulk {}"
 _NO_WAY_BACK = "none of them can be brought back: delayq_undo keeps no undo of theirs"
+_OUTSTANDING = "{} will have the result REVOKED as soon as a scanner has stored it"
+_SEVERAL = "the ids of more than one task begin with {!r}; nothing was changed, name one of them:"
 _OTHER_REVISION = "task {} no longer has the revision of --if-revision; nothing was changed"
+
+
+_SHORT = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,27}")  # the beginning of a UUID
 
 
 @dataclass(frozen=True)
@@ -176,7 +183,7 @@ class Change:
         elif self._is_read:
             is_done = self._change_read()
         else:
-            outcomes = [self._change_named(who) for who in self._named]
+            outcomes = [self._change_named(self._whole(who)) for who in self._named]
             is_done = all(outcomes)
         if not is_done:
             self.ctx.exit(1)
@@ -209,6 +216,28 @@ class Change:
                         self.warn(f"{counted(error.so_far)} {self.done} so far")
                     raise
             return self._told(count)
+
+    def _whole(self, who: Target) -> Target:
+        """Return the only task whose UUID begins as was typed; if there are more, end with them.
+
+        An id that is no UUID is always whole: ``order-4`` never means ``order-42``.
+        """
+        short = who.task_id
+        if short is None or not _SHORT.fullmatch(short):
+            return who
+        with ErrorSentences():
+            try:
+                if reading.get(self.delayq, short) is not None:
+                    return who
+            except UnreadableRecord:  # but it is there
+                return who
+            found = [each for each in ids_from(self.delayq, short) if UUID.fullmatch(each)]
+        if len(found) > 1:
+            self.warn(_SEVERAL.format(short))
+            for each in found:
+                self.warn(each)
+            self.ctx.exit(1)
+        return Target(found[0]) if found else who
 
     def _change_named(self, who: Target) -> bool:
         """Change one task, print the outcome, and return whether it was changed."""
@@ -280,7 +309,7 @@ class Change:
             which = "them" if kept == count else f"{kept} of the {counted(count)}"
             self.say(advised(_BACK.format(which, count.bulk)) if kept else _NO_WAY_BACK)
         if count.outstanding:
-            self.say(f"REVOKED is still to be stored for {count.outstanding}; scanners do that")
+            self.say(_OUTSTANDING.format(counted(count.outstanding)))
         if count.uncertain:
             self.warn(f"of {count.uncertain} an earlier attempt may have delivered it")
         if count.behind:
@@ -299,7 +328,8 @@ _TASKS, _SELECTION = (
 _NAMED = (
     click.argument(
         "ids", metavar="[ID | -]...", nargs=-1, cls=Argument,
-        help="Ids of tasks; - reads them from standard input, one on each line.",
+        help="Ids of tasks; of a UUID, its first 8 characters or more. - reads whole ids from "
+        "standard input, one on each line.",
     ),
     click.option(
         "--key", "keys", multiple=True, **_TASKS,
@@ -387,9 +417,9 @@ def _meant(ctx: click.Context, hint: str | None) -> click.UsageError | None:
 
 class _Reschedule(Change):
     more = """
-    WHEN is a day and a time, 'tomorrow 9:00', 'mon 9:00', '26 Nov 9:00', or 2030-01-31T09:00; Unix
-    time in seconds; a delay from now, +30m, +1h30m, +90 (seconds); or one from a task's due time,
-    by:+30m, by:-1d. The units are s, m, h and d.
+    WHEN is a day and a time, 'tomorrow 9:00', 'mon 9:00', '26 Nov noon', or 2030-01-31T09:00; Unix
+    time in seconds; a delay from now, 'in 2 h', +30m, +1h30m, +90 (seconds); or one from a task's
+    due time, by:+30m, by:-1d. The units are s, m, h and d.
     """
     kind = _Moving
     options = (

@@ -145,7 +145,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 _CHOSEN = "celery_delayq.zone"  # in a context's meta
-_STAMP = len("2030-01-31 09:00:00.000")
+STAMP = len("2030-01-31 09:00:00")  # the shortest one
+_LONGEST = len("2030-01-31 09:00:00.000")
 
 
 def zoned(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,7 +184,7 @@ def name_of(zone: tzinfo) -> str:
 
 def stamp(time: datetime, zone: tzinfo) -> str:
     """Return a time for a table, whose heading names the zone; without a zero fraction."""
-    return time.astimezone(zone).isoformat(" ", "milliseconds")[:_STAMP].removesuffix(".000")
+    return time.astimezone(zone).isoformat(" ", "milliseconds")[:_LONGEST].removesuffix(".000")
 
 
 def with_zone(time: datetime, zone: tzinfo) -> str:

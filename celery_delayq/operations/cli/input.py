@@ -30,7 +30,17 @@ from ...core.tasks.reading import Picks
 from ...core.tasks.selection import Selection
 from ...core.text import plain
 from .. import finding
-from ..typed_times import GivenTime, TypedTimeError, is_day, read, span_of
+from ..typed_times import (
+    Ends,
+    GivenSpan,
+    GivenTime,
+    TypedTimeError,
+    is_day,
+    overlap,
+    read,
+    read_span,
+    span_of,
+)
 from .common import CeleryOption, ErrorSentences, delayq_of, zone_of
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -46,18 +56,19 @@ class TimeParam(click.ParamType):  # type: ignore[type-arg]
         ago: Whether to accept ``-10m``.
         due: Whether to accept ``by:+30m``.
         never: Whether to accept ``never``.
+        days: Whether to accept a day without a time of day.
     """
 
     name = "when"
 
-    def __init__(self, *, ago: bool = False, due: bool = False, never: bool = False) -> None:
-        self.read = partial(read, ago=ago, due=due, never=never)
+    def __init__(
+        self, *, ago: bool = False, due: bool = False, never: bool = False, days: bool = False
+    ) -> None:
+        self.read: Callable[[str], Any] = partial(read, ago=ago, due=due, never=never, days=days)
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> GivenTime:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Parse *value*; if it is not a time, raise a usage error with examples."""
-        if isinstance(value, GivenTime):
+        if not isinstance(value, str):
             return value
         try:
             return self.read(value)
@@ -65,10 +76,26 @@ class TimeParam(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
+class SpanParam(TimeParam):
+    """Parses a span of due times."""
+
+    name = "span"
+
+    def __init__(self) -> None:
+        self.read = read_span
+
+
 def moment_of(ctx: click.Context, given: GivenTime) -> datetime | float:
     """Return the instant of a time that is not ``by`` a task's own; a usage error if it has two."""
     try:
         return given.moment(partial(now_of, ctx), partial(zone_of, ctx))
+    except TypedTimeError as error:
+        raise click.UsageError(str(error), ctx) from None
+
+
+def _ends_of(ctx: click.Context, given: GivenSpan) -> Ends:
+    try:
+        return given.ends(partial(now_of, ctx), partial(zone_of, ctx))
     except TypedTimeError as error:
         raise click.UsageError(str(error), ctx) from None
 
@@ -194,8 +221,11 @@ def _is_small(delayq: HasServices) -> bool:
     return counts.scheduled + counts.paused + counts.in_flight + counts.dead <= MOST
 
 
-_WHEN = TimeParam(ago=True)
-_FORMS = "WHEN is ISO 8601 text, Unix time in seconds, +1h30m from now, or -10m, ten minutes ago."
+_WHEN = TimeParam(ago=True, days=True)
+_FORMS = (
+    "WHEN is a day (its begin), 'tomorrow 9:00', 'in 2 h' or +1h30m from now, -10m for ago, ISO "
+    "8601 text, or Unix time in seconds."
+)
 _AGAIN = "This and the next three can be given more than once: any of the values is enough."
 _STATES = [known.value.lower() for known in State]
 
@@ -219,6 +249,7 @@ class Filters:
     state: tuple[str, ...]
     dead: bool
     overdue: bool
+    due: GivenSpan | None
     after_due: GivenTime | None
     before_due: GivenTime | None
 
@@ -234,12 +265,21 @@ class Filters:
         Times are instants. An overdue task is due by now, by Redis's clock.
         """
         states = [name.upper() for name in self.state] + [State.DEAD.value] * self.dead
-        after = None if self.after_due is None else moment_of(ctx, self.after_due)
-        before = None if self.before_due is None else moment_of(ctx, self.before_due)
+        spans: list[Ends] = [(None, None)]
+        if self.due is not None:
+            spans.append(_ends_of(ctx, self.due))
+        if self.after_due is not None:
+            spans.append((moment_of(ctx, self.after_due), None))
+        if self.before_due is not None:
+            spans.append((None, moment_of(ctx, self.before_due)))
         if self.overdue:
             if states:
                 raise click.UsageError("--overdue selects waiting tasks; it takes no --state.", ctx)
-            states, before = [State.SCHEDULED.value], _earlier(ctx, before)
+            # A task that is due now is overdue, so the end is the next millisecond.
+            end_ms = clock.to_ms(now_of(ctx), zone_of(ctx)) + 1
+            states = [State.SCHEDULED.value]
+            spans.append((None, from_ms(end_ms)))
+        after, before = overlap(*spans)
         # An empty value is not a missing filter: keep it, so that the selection refuses it.
         some = (self.tag or None, self.task or None, self.queue or None, states or None)
         return Picks(*some, after, before)
@@ -260,6 +300,14 @@ def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         (("--dead",), {"is_flag": True, "help": "The same as --state dead."}),
         (("--overdue",), {"is_flag": True, "help": "Due by now, waiting, and not paused."}),
         (
+            ("--due",),
+            {
+                "type": SpanParam(),
+                "help": "Due on this day: today, tomorrow, sun, '29 Nov', 'this week'; from one to "
+                "another, mon..fri; or until a time, +2h. Either side of .. may be empty.",
+            },
+        ),
+        (
             ("--due-from", "after_due"),
             {"type": _WHEN, "help": f"Due at this time or later. {_FORMS}"},
         ),
@@ -278,11 +326,3 @@ def picks(group: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return decorated
 
     return give
-
-
-def _earlier(ctx: click.Context, before: datetime | float | None) -> datetime | float:
-    # A task that is due now is overdue, so the end is the next millisecond.
-    end_ms = clock.to_ms(now_of(ctx), zone_of(ctx)) + 1
-    if before is not None:
-        end_ms = min(end_ms, clock.to_ms(before, zone_of(ctx)))
-    return clock.from_ms(end_ms)

@@ -58,6 +58,7 @@ from .input import Filters, now_of, picks, say_unknown
 from .operate import sentence_of
 from .output import (
     HINT,
+    SHORT_ID,
     Column,
     Line,
     Room,
@@ -285,7 +286,7 @@ def _show_ids(ctx: click.Context, tasks: Iterable[ScheduledTask]) -> None:
 # The order in which columns of a row that is too wide shrink; ids late, as people copy them.
 _ID, _DUE, _TASK, _ARGS, _QUEUE, _STATE = 0, 1, 3, 4, 5, 6
 _LIST_GIVES = (
-    (_ARGS, 12), (_STATE, 24), (_DUE, 0), (_TASK, 16), (_QUEUE, 8), (_ARGS, 6), (_ID, 13),
+    (_ARGS, 12), (_STATE, 24), (_DUE, 0), (_TASK, 16), (_QUEUE, 8), (_ARGS, 6), (_ID, SHORT_ID),
     (_STATE, 9), (_TASK, 9), (_ARGS, 0),
 )  # fmt: skip
 
@@ -339,7 +340,6 @@ def _state(task: ScheduledTask, now: datetime) -> str:
 
 _READ = {"args", "kwargs", "reason", "error"}  # texts to read, not to copy: they may be wrapped
 _MOST_EVENTS = 20  # of the task's history
-_MOST_IDS = 20  # that it prints
 
 
 @click.command(
@@ -397,18 +397,13 @@ def _begun_so(ctx: click.Context, beginning: str) -> ScheduledTask | None:
     delayq = delayq_of(ctx)
     if len(beginning) < finding.SHORTEST or reading.departure(delayq.services, beginning):
         return None
-    found, place = set[str](), ""
-    while len(found) <= _MOST_IDS:
-        ids = finding.ids_with(delayq.services, beginning, seconds=1, place=place)
-        found, place = found | {*ids.found}, ids.place
-        if not place:
-            break
+    found = finding.ids_from(delayq, beginning)
     if len(found) > 1:
         ctx.obj.error(f"the ids of more than one task begin with {beginning!r}:")
-        for each in sorted(found)[:_MOST_IDS]:
+        for each in found:
             ctx.obj.error(plain(each))
         ctx.exit(1)
-    return reading.get(delayq, found.pop()) if found else None
+    return reading.get(delayq, found[0]) if found else None
 
 
 def _why_gone(ctx: click.Context, task_id: str | None, key: str | None) -> str:

@@ -14,6 +14,7 @@ ellipsis, or columns left out.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -111,6 +112,9 @@ def _columns(stream: TextIO) -> int | None:
 FIRST = 100  # rows that set the column widths
 _GAP = "  "
 _CUT = "…"
+SHORT_ID = len("order-…-00001")  # of an id that is cut
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_FIRST_PART = 8  # characters of a UUID, which `show` and the changes take as its id
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,8 @@ class Column:
         title: Its heading.
         styles: Rich styles by the first word of a text; ``""`` is for all others.
         is_number: Whether its texts are right-aligned.
-        is_id: Whether texts are cut in the middle, as related ids often start alike.
+        is_id: Whether texts are ids. A UUID that is cut is its first part, which commands take;
+            others are cut in the middle, as related ids often start alike.
     """
 
     title: str
@@ -134,7 +139,9 @@ class Column:
 
     def fitted(self, text: str, width: int, *, cuts: bool) -> str:
         """Pad a text to the column's width; if it is wider, cut it only if *cuts*."""
-        if cuts and len(text) > width:
+        if cuts and len(text) > width >= _FIRST_PART and self.is_id and UUID.fullmatch(text):
+            text = text[:_FIRST_PART]
+        elif cuts and len(text) > width:
             tail = (width - 1) // 2 if self.is_id else 0
             text = f"{text[: width - 1 - tail]}{_CUT}{text[len(text) - tail :]}"
         return text.rjust(width) if self.is_number else text.ljust(width)
