@@ -62,7 +62,7 @@ class Page:
         """The answer to a change, or the sentence of an error."""
         pattern = r'role="(?:status|alert)"[^>]*>\s*(?:<(?:p|h2)>)?(.*?)</(?:p|h2)>'
         found = re.search(pattern, self.html, re.DOTALL)
-        return found and " ".join(html.unescape(found[1]).split())
+        return found and " ".join(html.unescape(re.sub(r"<[^>]*>", "", found[1])).split())
 
     def url(self, pattern):
         """The URL that this pattern finds, or nothing."""

@@ -165,3 +165,10 @@ def test_only_the_delivery_that_was_seen_loses_its_key(app, browser, held):
 
 def test_a_key_that_no_task_holds_is_said_to_be_free(browser):
     assert "no task holds the key 'none'." in browser.get("/key?key=none").text
+
+
+def test_the_time_of_a_pause_is_one_that_the_script_writes_in_the_zone_of_the_viewer(app, browser):
+    app.delayq.pause(queue="mail")
+    [pause] = app.delayq.pauses()
+    minute = f"{pause.since:%Y-%m-%dT%H:%M}Z"
+    assert f'Queue mail is paused since <time datetime="{minute}"' in browser.get().html

@@ -341,7 +341,9 @@ def _templates() -> Environment:
         # Characters that would reorder or hide others on the page are shown as escapes.
         finalize=lambda value: value if isinstance(value, Markup) else plain(value),
     )
-    made.filters.update(counted=counted, lasting=lasting, time=words.time, from_ms=from_ms)
+    made.filters.update(
+        counted=counted, lasting=lasting, time=words.time, times_in=words.times_in, from_ms=from_ms
+    )
     hashes = {name: sha256(content).hexdigest()[:12] for name, content in _static().items()}
     made.globals.update(
         hashes=hashes, again=AGAIN, header=header, alarms_of=alarms_of, every=store_views.RUNS

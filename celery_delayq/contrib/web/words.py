@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timezone, tzinfo
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -24,6 +25,7 @@ from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask
+from ...core.text import plain
 from ...operations.actions import REFUSED
 from ...operations.cli.common import name_of, soon, with_zone
 from ...operations.cli.output import Target, why_behind, why_gone
@@ -49,6 +51,7 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f-]{0,27})?")
 CUT = 30  # characters of a value in a list
 MANY = 200  # characters from which a list says how many a value has
 MOST = 1_000  # characters of a value that is no text
+_UTC = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)? UTC)")
 _ZONE = "a time zone that this machine knows, such as Europe/Berlin, or a time with its offset"
 _CHANGED = "task {} was changed since you loaded the page, or is in another state; nothing was done"
 
@@ -78,6 +81,18 @@ def time(context: Context, moment: datetime | None, form: str = "") -> Markup | 
     iso = moment.astimezone(timezone.utc).isoformat(timespec="milliseconds")
     text = f"{here:{forms[form]}}" if form else with_zone(moment.replace(microsecond=0), zone)
     return Markup('<time datetime="{}" data-form="{}">{}</time>').format(iso, form, text)
+
+
+def times_in(sentence: str) -> Markup:
+    """Return a sentence whose times in UTC the script writes in the viewer's own zone."""
+    parts = _UTC.split(plain(sentence))
+    iso = (f"{text[:10]}T{text[11:].removesuffix(' UTC')}Z" for text in parts[1::2])
+    pairs = zip(parts[1::2], iso, strict=True)
+    marked = (
+        Markup('<time datetime="{}" data-form="near">{}</time>').format(at, text)
+        for text, at in pairs
+    )
+    return Markup("").join(chain.from_iterable(zip_longest(parts[::2], marked, fillvalue="")))
 
 
 def shown_zone(visit: Visit) -> tzinfo:
