@@ -3,11 +3,10 @@
 import html
 import re
 from itertools import chain
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote, quote_plus, urlsplit
 
 import pytest
 
-from celery_delayq.contrib.web.words import searched
 from tests.app.support import FAR, LONG_AGO
 from tests.web.support import LOOK_ON, NEXT, counted, is_wrong, walk
 
@@ -168,22 +167,182 @@ def test_a_step_says_how_far_it_looked_and_can_be_stopped(browser):
     ("typed", "filters"),
     [
         ("queue:mail", {"queue": "mail"}),
-        ("tag: customer:7 ", {"tag": "customer:7"}),
+        ("Tag: customer:7 ", {"tag": "customer:7"}),
+        ('tag:"a b" tag:c task:t', {"task": "t", "tag": ["a b", "c"]}),
         ("state:dead", {"state": "DEAD"}),
+        ("state:in-flight", {"state": "IN_FLIGHT"}),
         ("after:tomorrow 9:00", {"after": "tomorrow 9:00"}),
-        ("before:+2h", {"before": "+2h"}),
+        ("before:+2h queue:mail", {"before": "+2h", "queue": "mail"}),
+        ("due:tomorrow", {"due": "tomorrow"}),
+        ("due:29 Nov 2099 shoes", {"due": "29 Nov 2099", "text": "shoes"}),
+        ('due:"this week" "due:x"', {"due": "this week", "text": "due:x"}),
+        ("due:mon..fri red", {"due": "mon..fri", "text": "red"}),
         ("key:cart:1", {"key": "cart:1"}),
         ("word:queue:mail", {"text": "queue:mail"}),
+        ('red "large shoes"', {"text": ["red", "large shoes"]}),
         ("48508ead-d1f2-4c87-a2d8-205aa3af2832", {"id": "48508ead-d1f2-4c87-a2d8-205aa3af2832"}),
         ("48508ead", {"id": "48508ead"}),
+        ('"48508ead"', {"text": "48508ead"}),
+        ("48508ea", {"text": "48508ea"}),
         ("id:7", {"id": "7"}),
         ("ann@example.com", {"text": "ann@example.com"}),
         ("http://a", {"text": "http://a"}),
-        ("queue:", {"text": "queue:"}),
     ],
 )
-def test_the_search_knows_what_a_text_means(typed, filters):
-    assert searched(typed) == filters
+def test_the_search_knows_what_a_text_means(browser, typed, filters):
+    answered = browser.get("/tasks", q=typed)
+    assert answered.status == 303
+    found = parse_qs(urlsplit(answered.location).query)
+    assert found == {
+        name: [some] if isinstance(some, str) else some for name, some in filters.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("typed", "why"),
+    [
+        ("queue:", "queue: has no text; type one behind it, as in queue:mail"),
+        ('tag:"a b', "the quotes before a are not closed"),
+        ("quue:mail", "the search has no quue:; did you mean queue:mail?"),
+        ("state:dad", "'dad' is no state; did you mean dead?"),
+        ("state:x", "'x' is no state; expected scheduled, paused, in_flight or dead"),
+        ("due:tomorow", "'tomorow' is not a time; did you mean tomorrow?"),
+        ("due:3/4/2099", "'3/4/2099' can mean two times; "),
+        ("due:now..-1h", "'now..-1h' ends before it begins; "),
+        ("id:7 queue:mail", "id:7 names one task, so nothing else can stand beside it"),
+    ],
+)
+def test_a_search_that_is_wrong_stays_beside_the_reason(browser, many, typed, why):
+    page = browser.get("/tasks", q=typed, tag="even")
+    if page.status == 303:  # of the list to which it leads
+        page = browser.get(page.location)
+        assert typed in page.text
+    else:
+        assert f'value="{html.escape(typed).replace("&quot;", "&#34;")}"' in page.html
+    assert (page.status, page.said[: len(why)]) == (400, why)
+    assert "tag:even" in page.text
+
+
+@pytest.mark.parametrize(
+    "name", ["order-7", "8b0ce8b4-1f0f-4cd5-9a1c-9d1f7b6f7a53", "a b", "12345678"]
+)
+def test_an_id_or_a_key_leads_to_its_page(app, browser, name):
+    typed, key, there = f'"{name}"', f"{name}-key", f"/task?id={quote_plus(name)}"
+    assert "/task?" not in browser.get("/tasks", q=typed).location
+    app.send_task("t", task_id=name, delayq_at=FAR)
+    for q in (typed, f"id:{typed}"):
+        assert (
+            browser.get("/tasks", q=q, tag="x").location
+            == f"/task?id={quote_plus(name)}&back=tag%3Dx"
+        )
+    app.delayq.cancel(name)
+    assert browser.get("/tasks", q=typed).location == there
+    app.send_task("t", task_id="other", delayq_at=FAR, delayq_key=key)
+    for q in (f'"{key}"', f'key:"{key}"'):
+        assert browser.get("/tasks", q=q).location == f"/key?key={quote_plus(key)}"
+
+
+def test_the_beginning_of_an_id_lists_those_that_begin_so(app, browser):
+    ids = [f"8b0ce8b4-1f0f-4cd5-9a1c-9d1f7b6f7a5{number}" for number in range(2)]
+    for each in (*ids, "8b0ce8b5-1f0f-4cd5-9a1c-9d1f7b6f7a53"):
+        app.send_task("t", task_id=each, delayq_at=FAR)
+    page = browser.get(browser.get("/tasks", q="8b0ce8b4").location)
+    assert sorted(page.ids) == ids
+
+
+def test_tasks_have_each_text_of_a_search_in_their_arguments(browser, scheduled):
+    scheduled("a", "red shoes")
+    scheduled("b", "red hat")
+    scheduled("c", "shoes, red")
+    assert sorted(browser.get(browser.get("/tasks", q="shoes red").location).ids) == ["a", "c"]
+    assert browser.get(browser.get("/tasks", q='"red shoes"').location).ids == ["a"]
+
+
+DAY = 86_400
+
+
+@pytest.mark.parametrize(
+    ("due", "zone", "shown"),
+    [
+        ("1 Jan 2100", "", "ab"),
+        ("1 Jan 2100", "Asia/Kolkata", "a"),  # there, b is due on January 2
+        ("2 Jan 2100", "Asia/Kolkata", "bc"),
+        ("2 Jan 2100", "", "c"),
+        ("1 Jan 2100..2 Jan 2100", "", "abc"),
+        ("2 Jan 2100..", "", "cd"),
+        ("..1 Jan 2100", "", "ab"),
+        ("2100-01-01T20:00", "", "a"),
+        ("..now", "", ""),
+    ],
+)
+def test_a_day_is_a_day_of_the_zone_in_a_filter(browser, scheduled, due, zone, shown):
+    for number, task_id in enumerate("abcd"):
+        scheduled(task_id, at=FAR + number * 20 * 3600)
+    page = browser.get("/tasks", due=due, zone=zone)
+    assert "".join(page.ids) == shown
+    assert f"due:{due}" in page.text
+
+
+def test_a_day_is_its_begin_in_after_and_in_before(browser, scheduled):
+    for number, task_id in enumerate("abc"):
+        scheduled(task_id, at=FAR + number * DAY)
+    assert browser.get("/tasks", after="2 Jan 2100").ids == ["b", "c"]
+    assert browser.get("/tasks", before="2 Jan 2100").ids == ["a"]
+    assert browser.get("/tasks", due="1 Jan 2100..2 Jan 2100", after="2 Jan 2100").ids == ["b"]
+
+
+def test_the_list_says_which_instants_a_day_means(browser):
+    page = browser.get("/tasks", due="1 Jan 2100", zone="Asia/Kolkata")
+    meant = "Due from Fri 1 Jan 2100, 00:00 until Sat 2 Jan 2100, 00:00, Asia/Kolkata."
+    assert meant in page.text
+
+
+QUICK = {
+    "Today": "due=today", "Tomorrow": "due=tomorrow", "This week": "due=this+week",
+    "Overdue": "due=..now&state=SCHEDULED", "In flight": "state=IN_FLIGHT", "Dead": "state=DEAD",
+}  # fmt: skip
+
+
+def test_searches_that_one_press_makes(browser, scheduled):
+    scheduled("late", at=LONG_AGO)
+    scheduled("far")
+    found = browser.get("/tasks").html.partition('<p class="quick">')[2].partition("</p>")[0]
+    links = re.findall('<a href="/tasks[?]([^"]*)">([^<]*)</a>', found)
+    assert {name: html.unescape(query) for query, name in links} == QUICK
+    for name, query in QUICK.items():
+        page = browser.get(f"/tasks?{query}")
+        assert f'aria-current="true">{name}</a>' in page.html
+        assert page.ids == (["late"] if name == "Overdue" else [])
+
+
+def test_a_search_that_finds_nothing_suggests_only_what_finds_something(browser, many, scheduled):
+    for number in range(3):
+        scheduled(f"mail-{number}", queue="mail", tags=["vip"])
+    page = browser.get("/tasks", queue="mial", tag="vip", due="1 Jan 2100", state="DEAD")
+    assert "without" not in page.text
+    page = browser.get("/tasks", queue="mial", tag="vip", due="1 Jan 2100")
+    nothing = page.html.partition('<section class="nothing"')[2]
+    tries = re.findall('<li>(?:Did you mean )?<a href="([^"]*)">([^<]*)</a>(.*?)</li>', nothing)
+    said = [(name, re.sub("<[^>]*>", "", rest).strip()) for _, name, rest in tries]
+    assert said == [
+        ("queue:mail", "instead of queue:mial? 3 tasks"),
+        ("without queue:mial", "3 tasks"),
+        ("History", "has what was delivered or cancelled"),
+    ]
+    for url, *_ in tries[:2]:
+        assert len(browser.get(html.unescape(url)).ids) == 3
+
+
+def test_a_change_of_all_that_are_due_on_a_day_is_of_that_day_also_after_it(browser, scheduled):
+    scheduled("a")
+    posted = browser.post("/all?due=1+Jan+2100&zone=Asia/Kolkata", action="cancel")
+    query = parse_qs(urlsplit(posted.location).query)
+    assert (query["after"], query["before"]) == (
+        ["2099-12-31T18:30:00+00:00"],
+        ["2100-01-01T18:30:00+00:00"],
+    )
+    assert "due" not in query
+    assert "Cancel: 1 task" in browser.get(posted.location).text
 
 
 @pytest.mark.parametrize(
@@ -192,9 +351,11 @@ def test_the_search_knows_what_a_text_means(typed, filters):
         ("tag=even", "queue:mail", {"tag": ["even"], "queue": ["mail"]}),
         ("queue=mail&order=latest", "queue:news", {"queue": ["mail", "news"], "order": ["latest"]}),
         ("after=%2B1h", "after:+2h", {"after": ["+2h"]}),
+        ("due=today", "due:tomorrow", {"due": ["tomorrow"]}),
         ("tag=even&zone=Europe/Berlin", "key:k", {"key": ["k"], "zone": ["Europe/Berlin"]}),
         ("id=a", "tag:even", {"tag": ["even"]}),
         ("tag=even&cursor=x", "word", {"tag": ["even"], "text": ["word"]}),
+        ("text=red", "shoes", {"text": ["red", "shoes"]}),
     ],
 )
 def test_what_is_typed_becomes_one_filter_more(browser, where, typed, to):
@@ -284,7 +445,9 @@ def test_a_filter_that_matches_nothing_suggests_another_value(browser, scheduled
     scheduled("a", queue="mail", tags=["customer:7"])
     page = browser.get("/tasks", **query)
     # Tasks of other tests' modules may be alike, too.
-    assert f"No such task is scheduled. Try: Did you mean {meant} ?" in page.text
+    [(kind, text)] = query.items()
+    said = f"Did you mean {kind}:{meant} instead of {kind}:{text}? 1 task"
+    assert f"No such task is scheduled. Try: {said}" in page.text
     assert browser.get(page.url(r'Did you mean <a href="([^"]*)"')).ids == ["a"]
 
 

@@ -53,7 +53,7 @@ def listed(visit: Visit, *, cursor: str | None = None) -> Found:
         cursors = ((task, selection.cursor) for task in selection)
         return _sifted(cursors, _keeps(visit, None))
     picking.pop("state", None)
-    text = visit.request.args.get("text", "")
+    text = bool(_texts(visit))
     if not (text or states) and "tag" not in picking and picking.keys() & {"task", "queue"}:
         return look(visit, picking, newest=newest, cursor=cursor)
     limit = None if text or states else SHOWN + 1
@@ -63,14 +63,23 @@ def listed(visit: Visit, *, cursor: str | None = None) -> Found:
 
 
 def _keeps(visit: Visit, state: State | None) -> Callable[[ScheduledTask], bool]:
-    """Return whether a list keeps a task: by its state, and by the text in its arguments."""
-    text = visit.request.args.get("text", "").lower()
-    if text and visit.hides:
-        raise InvalidOption("text", text, "no search in arguments, as they are hidden here")
-    return lambda task: (
-        (state is None or task.state is state)
-        and (not text or text in words.arguments(visit, task).lower())
-    )
+    """Return whether a list keeps a task: by its state, and by the texts in its arguments."""
+    texts = _texts(visit)
+    if texts and visit.hides:
+        raise InvalidOption("text", texts[0], "no search in arguments, as they are hidden here")
+
+    def keeps(task: ScheduledTask) -> bool:
+        if state is not None and task.state is not state:
+            return False
+        arguments = words.arguments(visit, task).lower() if texts else ""
+        return all(text in arguments for text in texts)
+
+    return keeps
+
+
+def _texts(visit: Visit) -> list[str]:
+    """Return the texts in the URL, which must all be in the arguments."""
+    return [text.lower() for text in visit.request.args.getlist("text") if text]
 
 
 def _sifted(

@@ -53,7 +53,7 @@ from .guard import is_led_from_here
 from .looking import SECOND, listed
 from .views import one_task, state_of
 from .visit import LONGEST, Answer, Visit, answered, check_signed, led, signed_url
-from .words import FILTERS, in_url, picked
+from .words import ENDS, FILTERS, TIMES, in_url, picked
 
 _FAILED = "failed"  # beside the values of Outcome
 _WAITING = [State.SCHEDULED.value, State.PAUSED.value]
@@ -486,10 +486,9 @@ def _selection(visit: Visit, picking: dict[str, Any], cursor: str | None = None)
 def _fixed(
     visit: Visit, action: Action, picking: dict[str, Any], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the filters and the value with instants in place of relative times."""
-    fixed: dict[str, Any] = {**in_url(visit), "zone": visit.request.values.get("zone", "")}
-    for name in ("after", "before"):
-        if name in fixed:
-            fixed[name] = picking[FILTERS[name]].isoformat()
+    """Return the filters and the value with instants in place of days and relative times."""
+    fixed = {name: some for name, some in in_url(visit).items() if name not in TIMES}
+    fixed |= {name: picking[end].isoformat() for name, end in ENDS.items() if end in picking}
+    fixed["zone"] = visit.request.values.get("zone", "")
     value = fixed_value(visit, action, options)
     return {**fixed, "action": action.name, "value": value, "by": _by(options.get("after"))}

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from werkzeug.exceptions import BadRequest
+from werkzeug.utils import redirect
 from werkzeug.wrappers import Response
 
 from ...core.clock import EPOCH, from_ms
@@ -26,7 +27,7 @@ from ...operations.cli.common import soon
 from ...operations.cli.output import behind_which
 from ...operations.health import no_delivery
 from ...operations.status import status_of
-from . import words
+from . import searching, words
 from .actions import (
     action_of,
     change,
@@ -56,24 +57,7 @@ _AT_ONCE = ("run_now", "retry")  # their answer holds for a task that was delive
 _SOON = "soon "  # begins the state that these leave behind
 _HIDDEN = ("args", "kwargs")
 _ARGUMENTS = ("argsrepr", "kwargsrepr")  # headers
-#: The filters of the list by their names in the URL, with their names in the search.
-SEARCHED = {
-    "id": "id",
-    "key": "key",
-    "task": "task",
-    "queue": "queue",
-    "tag": "tag",
-    "state": "state",
-    "after": "after",
-    "before": "before",
-    "text": "word",
-}
 _ALONE = ("id", "key")
-MANY_TIMES = ("task", "queue", "tag", "state")
-_QUICK = {
-    "In flight": {"state": State.IN_FLIGHT.value},
-    "Dead": {"state": State.DEAD.value},
-}
 _DONE = (Outcome.UNCERTAIN, Outcome.BEHIND)  # with a sentence about it
 
 
@@ -120,27 +104,34 @@ def state(visit: Visit) -> Response:
 def tasks(visit: Visit) -> Response:
     """List tasks: waiting ones in due order; with a state, in the order of scheduling.
 
-    What is typed into the search, ``q``, becomes a filter of the URL to which this leads.
+    What is typed into the search, ``q``, leads to the page of an id or a key, or becomes filters of
+    the URL to which this leads. A text that is wrong stays, beside the reason.
     """
     args, typed = visit.request.args, visit.request.args.get("q", "").strip()
-    if typed:
-        return visit.redirect("tasks", **_searched(visit, words.searched(typed)))
     given = in_url(visit)
     by = {name: args[name] for name in _ALONE if args.get(name)}
     try:
+        if typed:
+            tokens = searching.tokens_in(typed)
+            if there := searching.where_of(visit, tokens):
+                return redirect(there, 303)
+            return visit.redirect("tasks", **searching.filters_in(visit, tokens))
         cursor = args.get("cursor") or None
         found, names, tagged = gather(
             partial(_named, visit, given, by) if by else partial(listed, visit, cursor=cursor),
             partial(finding.names_of, visit.delayq),
             partial(_tagged, visit, given),
         )
+        span = searching.span_in_words(visit)
     except (Mistyped, InvalidOption) as error:
         visit, found = _refused(visit, error, "q"), Found([], {})
-        names, tagged = finding.names_of(visit.delayq), None
+        names, tagged, span = finding.names_of(visit.delayq), None, ""
     order = order_of(visit)
-    kept = {**given, "text": args.get("text"), "order": order}
+    texts = [text for text in args.getlist("text") if text]
+    kept = {**given, "text": texts, "order": order}
     rows = [_row(visit, task, visit.now) for task in found.tasks]
-    filtered = bool(by or args.get("text") or given.keys() & FILTERS.keys())
+    filtered = bool(by or texts or given.keys() & FILTERS.keys())
+    is_none = not (found.tasks or found.further or visit.answer.sentence)
     is_dead = given.get("state") == [State.DEAD.value]
     return visit.page(
         "tasks.html",
@@ -154,70 +145,26 @@ def tasks(visit: Visit) -> Response:
         next=found.further and visit.url("tasks", **kept, **found.further),
         counts=visit.counts,
         order=order,
-        turned=visit.url("tasks", **_with(visit, {"order": "" if order else "latest"})),
-        chips=_chips(visit),
-        quick=_quick(visit),
+        turned=_url(visit, "order", "" if order else "latest"),
+        chips=searching.chips(visit),
+        quick=searching.quick(visit),
+        span=span,
         ticked=args.getlist("marks"),
         actions=suiting_some(found.tasks),
         opened="all" in args,
-        change_all=visit.url("tasks", **_with(visit, {"all": "1"})),
-        everything="" if by or args.get("text") else visit.url("everything", **given),
-        words=_words(names, found.tasks),
+        change_all=_url(visit, "all", "1"),
+        everything="" if by or texts else visit.url("everything", **given),
+        words=searching.suggested(names, found.tasks),
         queues=names[1],
         tagged=tagged,
-        meant=[] if found.tasks or found.further else _meant(visit, given),
+        tries=searching.tries(visit) if is_none and not by else [],
+        kept=bool(visit.delayq.services.settings.history),
     )
 
 
-def _with(visit: Visit, changed: dict[str, Any]) -> dict[str, Any]:
-    """Return the values in the URL of the list, with others; not the place in the list."""
-    args = visit.request.args.to_dict(flat=False)
-    kept = {name: args[name] for name in (*SEARCHED, "order", "zone") if name in args}
-    return {
-        **kept,
-        **{
-            name: [*kept.get(name, ()), text] if name in MANY_TIMES else text
-            for name, text in changed.items()
-        },
-    }
-
-
-def _searched(visit: Visit, filters: dict[str, str]) -> dict[str, Any]:
-    """Return the values in the URL of the list, with a filter more.
-
-    An id or a key names one task, so it stands alone.
-    """
-    kept = _with(visit, filters)
-    if filters.keys() & {*_ALONE}:
-        return {name: text for name, text in kept.items() if name in (*filters, "zone")}
-    return {name: text for name, text in kept.items() if name not in _ALONE}
-
-
-def _chips(visit: Visit) -> list[dict[str, str]]:
-    """Return the filters in the URL, each with the URL of the list without it."""
-    args = visit.request.args
-    found = []
-    for param, name in SEARCHED.items():
-        for text in filter(None, args.getlist(param)):
-            rest = {**_with(visit, {}), param: [one for one in args.getlist(param) if one != text]}
-            chip = {"param": param, "name": name, "text": text}
-            found.append({**chip, "without": visit.url("tasks", **rest)})
-    return found
-
-
-def _quick(visit: Visit) -> list[tuple[str, str, bool]]:
-    """Return the searches that one press makes: their names, URLs, and which one is shown."""
-    shown = {chip["param"]: chip["text"] for chip in _chips(visit)}
-    return [
-        (name, visit.url("tasks", **values), shown == values) for name, values in _QUICK.items()
-    ]
-
-
-def _words(names: tuple[list[str], list[str]], tasks: list[ScheduledTask]) -> list[str]:
-    """Return what the search suggests."""
-    tags = sorted({tag for task in tasks for tag in task.tags})
-    of_kind = (("task", names[0]), ("queue", names[1]), ("tag", tags))
-    return [f"{kind}:{name}" for kind, some in of_kind for name in some]
+def _url(visit: Visit, name: str, value: str) -> str:
+    """Return the URL of the list with another value."""
+    return visit.url("tasks", **searching.with_values(visit, [(name, value)]))
 
 
 def _by_day(
@@ -251,16 +198,6 @@ def _tagged(visit: Visit, given: dict[str, Any]) -> int | None:
     if given.keys() & FILTERS.keys() != {"tag"} or len(given["tag"]) > 1:
         return None
     return finding.tag_count(visit.delayq.services, given["tag"][0])
-
-
-def _meant(visit: Visit, given: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what the user may have meant by the filters that match nothing, with its URL."""
-    return [
-        (name, visit.url("tasks", **{**given, kind: name}))
-        for kind in ("task", "queue", "tag")
-        for text in given.get(kind, ())
-        for name in finding.suggested(visit.delayq, kind, text)
-    ]
 
 
 def _row(visit: Visit, task: ScheduledTask, now: Any) -> dict[str, Any]:

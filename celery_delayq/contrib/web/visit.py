@@ -52,7 +52,7 @@ MOST_DIGITS = 18  # of a number: those of 64 bits
 MOST_BACK = 1_000  # characters of a list's filter that its pages lead back to
 #: What the URL of the list has, and the views to whose URLs it goes along.
 _OF_LIST = (
-    *("tag", "task", "queue", "state", "after", "before", "text"),
+    *("tag", "task", "queue", "state", "due", "after", "before", "text"),
     *("id", "key", "order", "zone", "cursor", "at"),
 )
 _BEHIND_LIST = ("task", "key", "selected", "everything", "work", "undo")

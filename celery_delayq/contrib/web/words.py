@@ -8,7 +8,6 @@ is in the zone that the browser's script reports, or else in the app's own.
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timezone, tzinfo
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
@@ -29,25 +28,24 @@ from ...core.text import plain
 from ...operations.actions import REFUSED
 from ...operations.cli.common import name_of, soon, with_zone
 from ...operations.cli.output import Target, why_behind, why_gone
-from ...operations.typed_times import GivenTime, TypedTimeError, read, told
+from ...operations.typed_times import (
+    Ends,
+    GivenSpan,
+    GivenTime,
+    TypedTimeError,
+    overlap,
+    read,
+    read_span,
+    told,
+)
 from .visit import Mistyped, Visit
 
-#: The filters of ``select``, as they stand in a URL, with the names that ``select`` has for them.
-FILTERS = {
-    "tag": "tag",
-    "task": "task",
-    "queue": "queue",
-    "state": "state",
-    "after": "after_due",
-    "before": "before_due",
-}
-_TIMES = ("after", "before")
-#: What may stand before a colon in the search, with its name in the URL.
-_SEARCHED = {
-    **{name: name for name in (*FILTERS, "id", "key")},
-    "word": "text",
-}
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f-]{0,27})?")
+#: The filters by due time, as they stand in a URL: a span, its begin, and its end.
+TIMES = ("due", "after", "before")
+#: The filters of ``select``, as they stand in a URL.
+FILTERS = dict.fromkeys(("tag", "task", "queue", "state", *TIMES))
+#: The names that ``select`` has for the ends of a span, by their names in the URL.
+ENDS = {"after": "after_due", "before": "before_due"}
 CUT = 30  # characters of a value in a list
 MANY = 200  # characters from which a list says how many a value has
 MOST = 1_000  # characters of a value that is no text
@@ -178,13 +176,20 @@ def _cut(name: str, value: Any) -> Argument:
     return Argument(name, f"{text[: CUT - 1]}…", size)
 
 
-def searched(text: str) -> dict[str, str]:
-    """Return the filter that a text in the search means, by its name in the URL."""
-    name, _, value = text.partition(":")
-    value = value.strip()
-    if value and name in _SEARCHED:
-        return {_SEARCHED[name]: value.upper() if name == "state" else value}
-    return {"id": text} if _ID.fullmatch(text) else {"text": text}
+def time_in_filter(name: str, text: str, field: str) -> GivenSpan:
+    """Read the time of a filter, one of :data:`TIMES`, which stands in a field.
+
+    Raises:
+        Mistyped: it is none; the sentence has examples.
+    """
+    try:
+        if name == "due":
+            return read_span(text)
+        given = read(text, ago=True, days=True)
+    except TypedTimeError as error:
+        raise Mistyped(field, str(error)) from None
+    # A day is its begin, also where it is the end of the span.
+    return GivenSpan(text, given, None) if name == "after" else GivenSpan(text, None, given)
 
 
 def time_of(text: str, field: str = "value", **forms: bool) -> GivenTime:
@@ -242,14 +247,28 @@ def picked(visit: Visit) -> dict[str, Any]:
         InvalidOption: a time is given twice, or the zone is none.
     """
     found: dict[str, Any] = {}
+    spans = list[Ends]()
     for name, some in in_url(visit).items():
-        if name in _TIMES:
+        if name in TIMES:
             if len(some) > 1:
                 raise InvalidOption(name, some, "one time")
-            found[FILTERS[name]] = moment_of(visit, time_of(some[0], name, ago=True), name)
+            spans.append(_ends_of(visit, name, some[0]))
         elif name in FILTERS:
-            found[FILTERS[name]] = some
+            found[name] = some
+    for name, end in zip(ENDS.values(), overlap(*spans), strict=True):
+        if end is not None:
+            found[name] = from_ms(clock.to_ms(end, timezone.utc))
     return found
+
+
+def _ends_of(visit: Visit, name: str, text: str) -> Ends:
+    span, now, zone = time_in_filter(name, text, name), lambda: visit.now, lambda: zone_of(visit)
+    try:
+        if name == "before" and span.last is not None:
+            return None, span.last.moment(now, zone)
+        return span.ends(now, zone)
+    except TypedTimeError as error:
+        raise Mistyped(name, str(error)) from None
 
 
 def moved(visit: Visit, text: str) -> dict[str, Any]:
