@@ -8,6 +8,7 @@ is in the zone that the browser's script reports, or else in the app's own.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone, tzinfo
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
