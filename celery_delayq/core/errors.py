@@ -340,23 +340,28 @@ _NOT_UNDONE = {
     "left": "a task with its id has left the store since",
     "overdue": "its due time, {}, is over; run it now instead",
     "revoked": "its id was sent to the workers, which would drop it",
+    "changed": "it was moved or changed since",
+    "gone": "it was delivered or cancelled since, or is being delivered",
 }
 
 
 class NotUndone(DelayQError):
-    """A task that was cancelled cannot be brought back.
+    """A task that was cancelled or moved cannot be brought back.
 
-    ``reason``: ``unknown``, ``waits``, ``taken``, ``held``, ``left``, ``overdue`` or ``revoked``.
+    ``reason``: ``unknown``, ``waits``, ``taken``, ``held``, ``left``, ``overdue`` or ``revoked``;
+    of a move ``changed``, ``gone`` or ``overdue``.
     ``detail``: the holder of its key, or its due time.
+    ``change``: ``cancel``, or ``move``.
     """
 
     task_id: str
     reason: str
     detail: str = ""
+    change: str = "cancel"
 
     def sentence(self) -> str:
         why = _NOT_UNDONE[self.reason].format(self.detail)
-        return f"the cancel of task {self.task_id!r} cannot be undone: {why}"
+        return f"the {self.change} of task {self.task_id!r} cannot be undone: {why}"
 
 
 class RulesRemain(DelayQError):

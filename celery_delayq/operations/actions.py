@@ -37,7 +37,7 @@ class Action:
         waiting: Whether the page offers it for waiting tasks.
         takes: The kind of the value that the page asks for: a ``time``; ``fields``, for one task
             only; or an option of an edit.
-        undone: Whether an undo brings the tasks back.
+        undone: Whether an undo brings the tasks back; moved ones only of a change of many.
         of_one: Whether it can change a single task; else only a selection, and not on the page.
         unchanged: The sentence for a task that does not meet a condition.
     """
@@ -79,7 +79,7 @@ ACTIONS = {
             "reschedule", "Reschedule", "rescheduled", "Give scheduled tasks another due time.",
             ("reschedule order-42 +2h", "reschedule order-42 2030-01-31T09:00 --local",
              "reschedule --tag user:7 --only later by:+1d --yes"),
-            takes="time",
+            takes="time", undone=True,
         ),
         Action(
             "run_now", "Run now", "made due now",

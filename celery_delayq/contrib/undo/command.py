@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo
+from typing import Any
 
 import click
 
@@ -42,7 +43,7 @@ _MOST_SHOWN = 5  # reasons why tasks of a bulk are not back
 @click.argument("ids", metavar="[ID]...", nargs=-1, cls=Argument, help="Ids of cancelled tasks.")
 @click.option(
     "--bulk", cls=CeleryOption, help_group="Tasks",
-    help="All tasks of one cancel of many, by the name that it printed.",
+    help="All tasks of one cancel or move of many, by the name that it printed.",
 )  # fmt: skip
 @click.option(
     "--now", is_flag=True, cls=CeleryOption, help_group="Tasks",
@@ -60,10 +61,11 @@ def undo(
     as_json: bool,
     **_: object,
 ) -> None:
-    """Bring back cancelled tasks.
+    """Bring back cancelled tasks, and those that a change of many moved.
 
-    A task comes back as it was, if no other one has its id or its unique key. Without an id or
-    --bulk, those that can come back are listed.
+    A task comes back as it was, if no other one has its id or its unique key. A moved one gets its
+    old due time, if nothing has changed it since. Without an id or --bulk, those that can come back
+    are listed.
     """
     delayq = delayq_of(ctx, heard=bool(ids) or bulk is not None)
     if ids and bulk is not None:
@@ -108,8 +110,9 @@ def _told_of_many(ctx: click.Context, undone: Undone) -> bool:
 def _list(ctx: click.Context, delayq: HasServices, *, as_json: bool) -> None:
     found = sorted(_cancels(undoing.undoable(delayq)), reverse=True)
     if as_json:
-        for when, name, count in found:
-            which = {"bulk": name, "count": count} if count else {"id": name}
+        for when, name, count, moved in found:
+            which: dict[str, Any] = {"bulk": name, "count": count} if count else {"id": name}
+            which |= {"moved": True} if moved else {}
             ctx.obj.echo(json.dumps({"when": when.isoformat(), **which}))
         return
     zone, screen = zone_of(ctx), Screen(ctx)
@@ -118,31 +121,34 @@ def _list(ctx: click.Context, delayq: HasServices, *, as_json: bool) -> None:
         screen.show([[(_NO_UNDO, "yellow")]])
 
 
-def table_of(
-    cancels: list[tuple[datetime, str, int]], zone: tzinfo, width: int | None
-) -> Iterator[Line]:
-    """Return the lines of a table of cancels, fitted to *width* columns; ``None``: any width."""
-    columns = [Column(f"WHEN ({name_of(zone)})"), Column("CANCELLED", is_id=True), Column("UNDO")]
+_Cancel = tuple[datetime, str, int, bool]
+
+
+def table_of(cancels: list[_Cancel], zone: tzinfo, width: int | None) -> Iterator[Line]:
+    """Return the lines of a table of cancels and moves, fitted to *width*; ``None``: any width."""
+    what = Column("CANCELLED, MOVED", is_id=True)
+    columns = [Column(f"WHEN ({name_of(zone)})"), what, Column("UNDO")]
     # The line to undo it is to be copied.
     room = None if width is None else Room(width, ((1, SHORT_ID), (0, STAMP), (1, 0)))
     if width is not None:
-        cancels = [(when.replace(microsecond=0), name, count) for when, name, count in cancels]
+        cancels = [(each[0].replace(microsecond=0), *each[1:]) for each in cancels]
     return table(columns, (_row(*each, zone) for each in cancels), room)
 
 
-def _cancels(tasks: Iterable[Undoable]) -> list[tuple[datetime, str, int]]:
-    """Return each cancel: its time; its bulk and how many are left of that, or the id and 0."""
-    bulks: dict[str, tuple[datetime, int]] = {}
+def _cancels(tasks: Iterable[Undoable]) -> list[_Cancel]:
+    """Return each change: its time; its bulk and how many are left, or an id and 0; if it moved."""
+    bulks: dict[str, tuple[datetime, int, bool]] = {}
     single = []
     for task in tasks:
         if task.bulk:
-            when, count = bulks.get(task.bulk, (task.when, 0))
-            bulks[task.bulk] = max(when, task.when), count + 1
+            when, count, _ = bulks.get(task.bulk, (task.when, 0, False))
+            bulks[task.bulk] = max(when, task.when), count + 1, task.moved
         else:
-            single.append((task.when, task.id, 0))
-    return single + [(when, name, count) for name, (when, count) in bulks.items()]
+            single.append((task.when, task.id, 0, False))
+    return single + [(when, name, count, moved) for name, (when, count, moved) in bulks.items()]
 
 
-def _row(when: datetime, name: str, count: int, zone: tzinfo) -> tuple[str, ...]:
+def _row(when: datetime, name: str, count: int, moved: bool, zone: tzinfo) -> tuple[str, ...]:
     what, line = (counted(count), f"undo --bulk {name}") if count else (name, f"undo {name}")
+    what += ", moved" if moved else ""
     return stamp(when, zone), plain(what), plain(line)

@@ -1,4 +1,4 @@
-"""Brings cancelled tasks back: one by its id, or all of a bulk."""
+"""Brings cancelled tasks back: one by its id, or all of a bulk; and moves those of a bulk back."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from ...core.clock import from_ms
 from ...core.errors import InvalidOption, NotUndone
 from ...core.hooks import part_of
 from ...core.services import HasServices, Services
-from ...core.store import Cancelled, Outcome
+from ...core.store import Cancelled, Change, Outcome
 from ...core.store.calls import Shard
+from ...core.store.changes import Move, changed
 from ...core.store.entries import to_ask
 from ...core.store.keys import target_of
 from ...core.store.lookup import UNDO_PARTS
@@ -24,24 +25,25 @@ CHUNK = 50  # tasks of one call: some 5 ms of Redis's time
 READ = 100  # lines of one look for those of a bulk
 
 _UNKNOWN = "unknown"
-_NO_BULK = "no cancel of many with this name is kept; see delayq_undo"
+_NO_BULK = "no change of many with this name is kept; see delayq_undo"
 _LOST = "{} cannot come back: no undo of theirs is kept any more; see delayq_undo"
 
 
 @dataclass(frozen=True)
 class Undoable:
-    """A task that was cancelled and that an undo can bring back.
+    """A task that was cancelled or moved and that an undo can bring back.
 
     Attributes:
         id: Its id.
-        when: When it was cancelled, UTC.
-        bulk: The name of the change of many tasks that cancelled it; empty if it was cancelled by
-            itself.
+        when: When that was, UTC.
+        bulk: The name of the change of many tasks that did it; empty if it was cancelled by itself.
+        moved: Whether it was moved, by a change of many.
     """
 
     id: str
     when: datetime
     bulk: str
+    moved: bool = False
 
 
 @dataclass
@@ -119,8 +121,9 @@ def undo_all(
     now: bool = False,
     progress: Callable[[Undone], object] | None = None,
 ) -> Undone:
-    """Bring back the tasks that one change of many cancelled or removed, as far as it is kept.
+    """Bring back the tasks that one change of many cancelled, removed or moved, as far as is kept.
 
+    A moved task gets its old due time again, unless it was moved or changed since.
     The setting ``delayq_undo`` says for how long, and of how many tasks, that is. You can
     repeat the call: it goes on with those that are not back.
 
@@ -142,10 +145,12 @@ def undo_all(
     if not isinstance(bulk, str) or not bulk.isalnum():
         raise InvalidOption("bulk", bulk, "the bulk of a Count, as a cancel of many returned it")
     undone, tasks = Undone(), _undoable(services, bulk)
-    while some := [task.id for task in islice(tasks, CHUNK)]:
+    while some := [*islice(tasks, CHUNK)]:
         with part_of(bulk):
-            answers = _undo(services, some, now=now)
-        for answer in _told(services, answers):
+            moved = [(shard, task.id) for shard, task in some if task.moved]
+            answers = _move_back(services, moved, now=now)
+            back = _undo(services, [task.id for _, task in some if not task.moved], now=now)
+        for answer in [*answers, *_told(services, back)]:
             if isinstance(answer, NotUndone):
                 undone.refused.append(answer)
             else:
@@ -156,6 +161,28 @@ def undo_all(
     kept, left = services.entries.undoable(bulk)
     undone.lost = None if left is None else max(0, left - kept)
     return undone
+
+
+def _move_back(
+    services: Services, moved: Sequence[tuple[Shard, str]], *, now: bool
+) -> list[int | NotUndone]:
+    """Move tasks back to where a bulk found them; return their due times, or why not."""
+    what, answers = Move(mode="hurry" if now else "back"), list[int | NotUndone]()
+    for shard in {id(shard): shard for shard, _ in moved}.values():
+        targets = [target_of(task_id) for its, task_id in moved if its is shard]
+        for made in changed(shard, what, targets):
+            answers += [_moved_back(services, change) for change in made]
+    return answers
+
+
+def _moved_back(services: Services, change: Change) -> int | NotUndone:
+    if change.due_ms is not None:
+        services.hooks.rescheduled(change.task_id, change.due_ms)
+        return change.due_ms
+    if isinstance(change.error, NotUndone):
+        return change.error
+    is_there = change.error is not None or change.outcome is Outcome.UNCHANGED
+    return NotUndone(change.task_id, "changed" if is_there else "gone", change="move")
 
 
 def _undo(services: Services, task_ids: Sequence[str], *, now: bool) -> dict[str, int | NotUndone]:
@@ -175,24 +202,24 @@ def _told(services: Services, answers: dict[str, int | NotUndone]) -> list[int |
 
 
 def undoable(delayq: HasServices) -> Iterator[Undoable]:
-    """The cancelled tasks that an undo can bring back, in no order, read as you iterate.
+    """The tasks that an undo can bring back, in no order, read as you iterate.
 
     Returns:
-        Objects with ``id``, ``when`` it was cancelled, and the ``bulk`` of which it was one, or
-        an empty text.
+        Objects with ``id``, ``when`` it was cancelled or ``moved``, and the ``bulk`` of which it
+        was one, or an empty text.
     """
-    return _undoable(delayq.services)
+    return (task for _, task in _undoable(delayq.services))
 
 
-def _undoable(services: Services, bulk: str = "") -> Iterator[Undoable]:
-    """Yield the tasks that an undo can bring back, or those of a bulk; each once."""
-    seen = set[str]()
+def _undoable(services: Services, bulk: str = "") -> Iterator[tuple[Shard, Undoable]]:
+    """Yield the tasks that an undo can bring back, or a bulk's, each once; with its shard."""
+    seen = set[tuple[str, bool]]()
     for shard in services.entries.shards:
         for part in UNDO_PARTS:
             for task in _lines_in(shard, part, bulk):
-                if task.id not in seen:
-                    seen.add(task.id)
-                    yield task
+                if (task.id, task.moved) not in seen:
+                    seen.add((task.id, task.moved))
+                    yield shard, task
 
 
 def _lines_in(shard: Shard, part: str, bulk: str) -> Iterator[Undoable]:
@@ -204,7 +231,8 @@ def _lines_in(shard: Shard, part: str, bulk: str) -> Iterator[Undoable]:
         for row in answer.found:
             name = row.bulk.decode()
             when = from_ms(int(row.when) // 1000)
-            yield Undoable(row.id.decode(errors="replace"), when, "" if name == "-" else name)
+            task_id = row.id.decode(errors="replace")
+            yield Undoable(task_id, when, "" if name == "-" else name, bool(int(row.moved)))
         cursor = answer.cursor
         if int(cursor) == 0:
             return

@@ -30,7 +30,10 @@ _EDITS = {
 ACTIONS = {
     **{
         one.name: one
-        for one in sorted(actions.ACTIONS.values(), key=lambda one: (bool(one.takes), one.undone))
+        for one in sorted(
+            actions.ACTIONS.values(),
+            key=lambda one: (bool(one.takes), one.undone and not one.takes),
+        )
         if one.of_one
     },
     **{

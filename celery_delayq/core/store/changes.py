@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Union
 from urllib.parse import unquote_to_bytes
 
-from ..clock import MAX_DUE_MS, When, due_in_ms
-from ..errors import AlreadyScheduled, DelayQError, StoreError, UnreadableRecord
+from ..clock import MAX_DUE_MS, When, due_in_ms, from_ms
+from ..errors import AlreadyScheduled, DelayQError, NotUndone, StoreError, UnreadableRecord
 from . import selection
 from .calls import Shard
 from .keys import Target, named, target_of, target_of_member
@@ -90,16 +90,21 @@ class Removal(_Change):
     def asked(self, targets: Sequence[Target]) -> tuple[str, dict[str, Any]]:
         """Return the script, and its arguments."""
         mode = "remove" if self.only_dead else "cancel"
-        if isinstance(self.undo, Sequence):
-            seconds, tasks = self.undo
-            mode += f" {seconds * 1000:.0f} {tasks}"
         return "cancel", {
-            "mode": mode,
+            "mode": f"{mode} {_kept(self.undo)}".rstrip(),
             "revoker": self.revoker,
             "tells": int(self.tells),
             "seen": self._seen,
             "targets": [target_of(who) for who in targets],
         }
+
+
+def _kept(undo: Sequence[Any] | int) -> str:
+    """Return how long, ms, and of how many tasks an undo is kept, as scripts take it."""
+    if not isinstance(undo, Sequence):
+        return ""
+    seconds, tasks = undo
+    return f"{seconds * 1000:.0f} {tasks}"
 
 
 @dataclass(frozen=True)
@@ -109,15 +114,18 @@ class Move(_Change):
     Attributes:
         when: The new time.
         mode: Replaces *when*. ``"now"``: at once, ignoring pauses. ``"retry"``: at once, and only
-            dead letters.
+            dead letters. ``"back"``: to where they were before the change of many whose name the
+            call has moved them; ``"hurry"``: the same, or now if that time has come since.
         only: ``earlier`` or ``later``: only in this direction; empty: in both.
         if_due_ms: Only if this is the due time; ``None``: at any.
+        undo: As for a :class:`Removal`; of a change of many only.
     """
 
     when: When = _AT_ONCE
     mode: str = ""
     only: str = ""
     if_due_ms: int | None = None
+    undo: Sequence[Any] | int = 0
 
     def takes(self, met: Match) -> bool:
         """Return whether the script would change an entry that a selection met."""
@@ -142,6 +150,7 @@ class Move(_Change):
             "latest": MAX_DUE_MS,
             "only": self.only,
             "if_due": "" if self.if_due_ms is None else self.if_due_ms,
+            "undo": _kept(self.undo),
             "seen": self._seen,
             "targets": [target_of(who) for who in targets],
         }
@@ -275,6 +284,9 @@ def _read(
         error = UnreadableRecord(task_id, parts[b"w"])
     elif name == b"held":
         error = key_held(task_id, parts[b"h"], parts.get(b"u", ""))
+    elif name == b"overdue":
+        due_text = from_ms(int(parts[b"d"])).isoformat()
+        error = NotUndone(task_id, "overdue", due_text, "move")
     elif name == b"taken":
         error = AlreadyScheduled(task_id, parts[b"h"])
     else:  # too_late

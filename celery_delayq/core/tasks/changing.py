@@ -187,6 +187,7 @@ def reschedule(
     """
     services = delayq.services
     what = move_of(services.timezone, only, if_due, if_revision, at=at, after=after, by=by)
+    what = replace(what, undo=services.settings.undo)
     return move(services, target_of(task_id, key), what)[0]
 
 

@@ -330,7 +330,8 @@ class Selection:
                 the error's ``so_far`` counts the tasks moved before it.
         """
         what = move_of(self._services.timezone, only, if_due, at=at, after=after, by=by)
-        return self._change(replace(what, chosen=self._chosen.text), dry_run, progress)
+        what = replace(what, chosen=self._chosen.text, undo=self._services.settings.undo)
+        return self._change(what, dry_run, progress)
 
     @of_many
     def run_now(self, *, dry_run: bool = False, progress: Progress | None = None) -> Count:
@@ -406,7 +407,7 @@ class Selection:
         if dry_run:
             return self._would_change(what.takes, progress)
         removal = what if isinstance(what, Removal) else Removal()
-        tally = Tally(owes=removal.owes, bulk=self.bulk if removal.undo else "")
+        tally = Tally(owes=removal.owes, bulk=self.bulk if what.undo else "")
         self._at = self._begun
         # Recording the owed ``REVOKED`` takes as long again.
         size = CHUNK // 2 if removal.owes else CHUNK

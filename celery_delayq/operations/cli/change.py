@@ -65,7 +65,7 @@ from .input import (
 )
 from .output import UUID, Target, counting, why_behind, why_gone
 
-_BACK = "to bring {} back: celery -A proj delayq undo --bulk {}"
+_BACK = "to {} {} back: celery -A proj delayq undo --bulk {}"
 _NO_WAY_BACK = "none of them can be brought back: delayq_undo keeps no undo of theirs"
 _OUTSTANDING = "{} will have the result REVOKED as soon as a scanner has stored it"
 _SEVERAL = "the ids of more than one task begin with {!r}; nothing was changed, name one of them:"
@@ -307,7 +307,8 @@ class Change:
         if count and count.bulk:
             kept, _ = self.delayq.services.entries.undoable(count.bulk)
             which = "them" if kept == count else f"{kept} of the {counted(count)}"
-            self.say(advised(_BACK.format(which, count.bulk)) if kept else _NO_WAY_BACK)
+            verb = "move" if self.action.takes == "time" else "bring"
+            self.say(advised(_BACK.format(verb, which, count.bulk)) if kept else _NO_WAY_BACK)
         if count.outstanding:
             self.say(_OUTSTANDING.format(counted(count.outstanding)))
         if count.uncertain:

@@ -2,11 +2,14 @@
 
 change   a call: see prelude/call.lua
 text      mode       at | after | by: the start of `us` (by: the current due time); now: at once, ignoring pauses;
-                     retry: at once, and only dead letters
-number    us         unix time, or microseconds, negative allowed with `by`; 0 with `now` and `retry`
+                     retry: at once, and only dead letters; back: to where they were before the bulk of this call moved
+                     them, if nothing has changed them since; hurry: the same, and now if that time has come since
+number    us         unix time, or microseconds, negative allowed with `by`; 0 with the modes behind it
 number    latest     greatest due time allowed, unix ms
 text      only       earlier | later: no other move; or empty
 number    if_due     the due time that it must have, ms; or empty
+text      undo       for how many ms a line of each is kept at least, if this is a step of a bulk, and of how many of the
+                     latest, a blank between; or empty
 text      seen       the last change that the only target must have, 7 bytes; or empty
 filter    filter     the selection's filter, or empty: see prelude/targets.lua
 number    max_bytes  look at nothing more after so many bytes of records, > 0
@@ -15,7 +18,7 @@ text...     targets  1 to 1000 of them: see prelude/entry.lua
 Returns  the answer, a text with a word for each target: done | uncertain (done, but an earlier attempt may have
          delivered it) | behind (done, but it waits behind another one; of `now` only); these with d, the due time, and
          x, its expiry, if that does not move |
-         too_late (past `latest`) | unchanged (`only`, `if_due` or `seen` does not hold, or it is not dead) | in_flight |
+         overdue (its time before, d, has come since; of `back` only) | too_late (past `latest`) | unchanged (`only`, `if_due` or `seen` does not hold, or it is not dead) | in_flight |
          handed_over (or it was released, and soon will be) | not_found | unreadable |
          skipped (the selection no longer includes it) | again (it was not looked at)
 Cost     O(log N + size of the record) a target
@@ -25,12 +28,23 @@ return change(request, function(call)
   local looked = look_for(call, targets, filter, max_bytes, {seen ~= '' and seen or nil})
   if not looked then return nil, 'stale' end
 
+  local _, bulk = author_of(request.operation)
+  local is_back = mode == 'back' or mode == 'hurry'
+  local ms, most = string.match(undo, '^(%d+) (%d+)$')
+  local keeps = ms and bulk ~= ''
+  local lines, count, has_room = {}, 0, false
+
   -- Return an entry's new due time; or nil: it stays as it is.
   local function new_due(entry)
     local before, when = due_of(entry.record, entry.header_end), nil
     if if_due and before ~= if_due then return nil end
     if mode == 'retry' and not is_dead(entry.place) then return nil end
-    if mode == 'by' then
+    if is_back then
+      local was_over
+      when, was_over = moved_from(entry, bulk)
+      if when and when <= call.now and not was_over then return mode == 'hurry' and call.now or nil, when end
+      return when
+    elseif mode == 'by' then
       when = math.max(0, before + math.ceil(us / 1000))
     elseif mode == 'now' or mode == 'retry' then
       when = call.now
@@ -55,15 +69,15 @@ return change(request, function(call)
     if not (mode == 'now' or mode == 'retry') and is_released(entry.record, entry.header_end) then
       return 'handed_over'
     end
-    local when = new_due(entry)
-    if not when then return 'unchanged' end
+    local when, over = new_due(entry)
+    if not when then return over and 'overdue' .. quoted('d' .. whole(over)) or 'unchanged' end
     if when > latest then return 'too_late' end
     return mode == 'now' and entry.place == keys.behind and 'behind' or done_to(entry), when
   end
 
   local function note_move(entry, record)
     local extras = extras_of(record, entry.header_end)
-    local kind = mode == 'now' and 'n' or mode == 'retry' and 't' or 'm'
+    local kind = mode == 'now' and 'n' or mode == 'retry' and 't' or is_back and 'o' or 'm'
     note_event(kind, call.now, told_by(record, entry.header_end, entry.id, extras and extras.key))
   end
 
@@ -78,12 +92,30 @@ return change(request, function(call)
     put_back(index, text, entry.place, entry.member, entry.claim, entry.there)
     if entry.failed then redis.call('HDEL', keys.errors, entry.id) end
     if past.kept then note_move(entry, record) end
+    if is_back then
+      drop_line(MOVED .. entry.id)
+      count_back(bulk)
+    end
+    -- A dead one would come back alive.
+    if has_room and not is_dead(entry.place) then
+      lines[#lines + 1], lines[#lines + 2] = MOVED .. entry.id, table.concat({
+        whole(call.now_us), bulk, 'moved', whole(due_of(entry.record, entry.header_end)),
+        whole(changed_of(record, entry.header_end)),
+      }, ' ')
+    end
+    count = count + 1
     earliest = math.min(earliest, when)
     local expiry = fixed_expiry(entry.record, entry.header_end)
     return quoted('d' .. text) .. named_in(targets[at], entry.id) .. (expiry and quoted('x' .. expiry) or '')
   end
 
-  local answer, why = change_each(call, targets, looked, judge, function() allow_when_full(keys.records) end, move)
+  local function begin()
+    has_room = keeps and not is_memory_full()
+    allow_when_full(keys.records)
+  end
+
+  local answer, why = change_each(call, targets, looked, judge, begin, move)
+  if keeps then keep_lines(call, lines, tonumber(ms), tonumber(most), bulk, count) end
   if earliest < math.huge then wake_for(earliest, call.now, call.promise) end
   return answer, why
 end)

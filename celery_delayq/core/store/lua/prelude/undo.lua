@@ -1,9 +1,12 @@
---[[ What an undo of a cancel needs: of each cancelled entry a line that depends on nothing else in the store.
+--[[ What an undo needs: of each cancelled entry a line that depends on nothing else in the store; and of each entry that a
+change of many moved, a line under \255 and its id.
 
 line  with a blank between two: when it was cancelled, us, 16 digits; the name of the bulk; place and ms, as load.lua has
       them; 1: it had its key, or 0; its claim, or '-'; the lengths of its error and of its record. Then a blank, the error,
       the record, and the template that it shares
       or only `revoked`: its id was sent to the workers, which would drop it
+      of a move: when it was moved, us; the name of the bulk; `moved`; its due time before, ms; and its last change then, us.
+      As long as that is its last change, an undo moves it back
 
 There are two generations of lines, as of tombstones; Redis forgets each once it is old. Processes may have different
 settings. The largest of those with which a line was written holds for all lines of its generation, and for the generation
@@ -15,6 +18,7 @@ undo_since  when the generation began, ms; the largest setting in it, how long, 
 Of each bulk, `undo_bulks` has how many of its entries are not back. The lines of a bulk can go before this number does:
 there are twice as many in a generation, and they last twice as long. So an undo can tell how many it does not bring back.
 ]]
+local MOVED = '\255' -- no id begins with this byte
 local LONGEST_LINE = 100000 -- bytes: templates are shared in the store, and not in lines
 
 -- Rare: no line is kept unless a setting says so.
@@ -86,6 +90,15 @@ local function keep_lines(call, lines, ms, most, bulk, count)
     redis.pcall('PEXPIRE', keys.undo, whole(lasts))
   end
   if bulk ~= '-' then count_cancelled(bulk, count, lasts, number) end
+end
+
+-- Where an entry was before this bulk moved it, if nothing has changed it since: the due time, ms, and whether it was over
+-- already; or nil.
+local function moved_from(entry, bulk)
+  local line = redis.call('HGET', keys.undo, MOVED .. entry.id) or redis.call('HGET', keys.undo_old, MOVED .. entry.id) or ''
+  local when, its, due, changed = string.match(line, '^(%d+) (%S+) moved (%d+) (%d+)$')
+  if its ~= bulk or tonumber(changed) ~= changed_of(entry.record, entry.header_end) then return nil end
+  return tonumber(due), tonumber(due) * 1000 <= tonumber(when)
 end
 
 -- The kept line of an id, or nil.
