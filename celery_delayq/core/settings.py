@@ -247,8 +247,8 @@ SETTINGS: tuple[Setting, ...] = (
         "seconds and tasks",
         "(seconds, tasks), with seconds from 60 to 2592000 and a whole number of tasks from 1 to "
         "100000; or 0",
-        "How long, and of how many tasks, `delayq.undo()` can bring back what was cancelled; 0 "
-        "keeps nothing. If processes differ, the largest one counts, see "
+        "How long, and of how many tasks, an undo can bring back what was cancelled, or moved by a "
+        "change of many; 0 keeps nothing. If processes differ, the largest one counts, see "
         "[Undo](../guide/changing-your-mind.md#undo).",
         _is_undo,
     ),

@@ -239,7 +239,7 @@ def test_tasks_whose_undo_is_no_longer_kept_are_counted_and_the_result_is_false(
 def test_a_bulk_of_which_nothing_is_known_is_no_success(many, delayq):
     undone = delayq.undo_all("0123456789ab")
     assert (undone.done, undone.lost, bool(undone)) == (0, None, False)
-    assert undone.reasons == ["no cancel of many with this name is kept; see delayq_undo"]
+    assert undone.reasons == ["no change of many with this name is kept; see delayq_undo"]
 
 
 @pytest.mark.usefixtures("many")

@@ -56,7 +56,7 @@ def test_of_a_cancel_of_many_the_line_says_how_many_can_be_brought_back(app, sai
 
 def test_a_bulk_that_is_not_known_is_status_1(app, refused):
     assert refused("undo", "--bulk", "5f0c1d2e3a4b") == [
-        "0 tasks back", "no cancel of many with this name is kept; see delayq_undo",
+        "0 tasks back", "no change of many with this name is kept; see delayq_undo",
     ]  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_without_an_id_it_lists_what_can_be_brought_back(app, said):
     app.delayq.cancel("a1")
     bulk = app.delayq.select(tag="x").cancel().bulk
     head, newest, oldest = said("undo")
-    assert head.split()[-2:] == ["CANCELLED", "UNDO"]
+    assert head.split()[-2:] == ["MOVED", "UNDO"]
     assert newest.split()[-5:] == ["9", "tasks", "undo", "--bulk", bulk]
     assert oldest.split()[-3:] == ["a1", "undo", "a1"]
     facts = [json.loads(line) for line in said("undo", "--json")]
@@ -112,3 +112,17 @@ def test_a_wrong_line_is_refused_in_a_sentence(run, words, sentence):
     done = run("undo", *words)
     assert done.exit_code != 0
     assert sentence in " ".join(done.output.split())
+
+
+def test_a_move_of_many_says_how_to_undo_it_and_is_listed(app, said):
+    done, line = said("reschedule", "--tag", "x", "--yes", "by:+1h")
+    assert done == "10 tasks rescheduled"
+    assert line.startswith("to move them back: celery -A proj delayq undo --bulk ")
+    words = line.partition("celery -A proj delayq ")[2].split()
+    _, listed = said("undo")
+    assert listed.split()[-6:] == ["10", "tasks,", "moved", *words]
+    [facts] = [json.loads(one) for one in said("undo", "--json")]
+    assert (facts["bulk"], facts["count"], facts["moved"]) == (words[-1], 10, True)
+
+    assert said(*words) == ["10 tasks back"]
+    assert {task.due.timestamp() for task in app.delayq.tasks()} == {FAR}

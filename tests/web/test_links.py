@@ -69,6 +69,11 @@ def test_a_link_of_another_user_is_refused(app, browse, browser, answer):
     assert len([*app.delayq.tasks()]) == 10
 
 
+def moved(page):
+    """Whether a move of many has come to its end."""
+    return "Undo:" in page.text
+
+
 def secrets(redis):
     """The secrets in the store, without its name."""
     found = [redis.hget(meta, "secret") for meta in each("meta")]
@@ -95,11 +100,12 @@ def test_what_a_reader_knows_of_the_store_signs_nothing(app, browser, redis, ans
 @pytest.mark.usefixtures("many")
 def test_the_secret_has_32_bytes_and_stands_nowhere(app, browser, redis, caplog):
     caplog.set_level(logging.DEBUG)
-    page = counted(browser, {"tag": "even"}, action="reschedule", value="+2h")
+    asked = counted(browser, {"tag": "even"}, action="reschedule", value="+2h")
     [secret] = secrets(redis)
     assert len(bytes.fromhex(secret)) == 32
 
-    texts = [page.html, worked(browser, page)[0].html, browser.get("/queues").html]
+    page, _ = worked(browser, asked, ends=moved)
+    texts = [asked.html, page.html, browser.get("/queues").html]
     texts += [browser.get(path).html for path in ("/", "/tasks", "/task?id=task-01", "/history")]
     texts += map(repr, [*app.delayq.dump(), *app.delayq.check(), app.delayq.status()])
     texts += [repr(app.delayq.health()), caplog.text, *(task.cursor for task in app.delayq.tasks())]
@@ -143,7 +149,8 @@ def test_an_answer_says_when_it_was_given(app, browser, redis, answer):
 
 @pytest.mark.usefixtures("many")
 def test_the_answers_about_many_say_when_too(browser):
-    page, _ = worked(browser, counted(browser, {"tag": "even"}, action="reschedule", value="+2h"))
+    asked = counted(browser, {"tag": "even"}, action="reschedule", value="+2h")
+    page, _ = worked(browser, asked, ends=moved)
     assert TIME.search(page.html)
     page = browser.change("/selected", sure="1", one=["1 task-01"], action="cancel")
     assert TIME.search(page.html)

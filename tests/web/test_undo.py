@@ -186,3 +186,27 @@ def test_a_forged_bulk_is_refused(app, browser, many):
     bulk = app.delayq.select(all=True).cancel().bulk
     assert browser.post(f"/undo?bulk={bulk}").status == 400
     assert left(app) == []
+
+
+@pytest.mark.parametrize("how", ["filter", "ticks"])
+@pytest.mark.parametrize("value", ["by:+1h", "in 2 h"])
+def test_a_move_of_many_is_undone_but_for_what_has_changed_since(app, browser, many, how, value):
+    before = {task.id: task.due for task in app.delayq.tasks()}
+    if how == "ticks":
+        ticked = ticks(browser.get("/tasks"))
+        form = {"one": [*ticked.values()], "action": "reschedule", "value": value}
+        page = browser.change("/selected", sure="1", **form)
+    else:
+        page = counted(browser, {}, action="reschedule", value=value)
+        assert "You can undo this for 1 h" in page.text
+        page = worked(browser, page, ends=lambda page: "Undo:" in page.text)[0]
+    assert "Undo: 10 tasks" in page.text
+    app.delayq.edit("task-05", priority=3)
+    moved = app.delayq.get("task-05").due
+
+    page = browser.change(page.action_with("Undo"))
+
+    assert page.said == "9 tasks are back; 1 task is not."
+    cannot = "the move of task 'task-05' cannot be undone: it was moved or changed since"
+    assert cannot in page.text
+    assert {task.id: task.due for task in app.delayq.tasks()} == {**before, "task-05": moved}

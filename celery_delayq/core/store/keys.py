@@ -137,9 +137,10 @@ KEYS: dict[str, str] = {
     "outbox_messages": "HASH  id -> how it was cancelled, when (us), and its message",
     "arrived": "HASH  mark -> first attempt, or a message's fate; since, last -> when, ms",
     "arrived_old": "HASH  the generation before",
-    "undo": "HASH  id -> line of an entry that was cancelled, if an undo may bring it back",
+    "undo": "HASH  id -> line of an entry that was cancelled, if an undo may bring it back; "
+    "\\xff, id -> line of one that a change of many moved",
     "undo_old": "HASH  the generation before",
-    "undo_bulks": "HASH  name of a cancel of many -> how many of its tasks are not back",
+    "undo_bulks": "HASH  name of a cancel or move of many -> how many of its tasks are not back",
     "undo_bulks_old": "HASH  the generation before",
     "rules": "HASH  name of a recurring rule -> its row",
     "rules_next": "ZSET  name of a recurring rule -> when to look at it, ms; below 0, if it is "

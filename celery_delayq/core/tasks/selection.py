@@ -121,7 +121,7 @@ class Count(int):
         in_flight: How many other tasks were left unchanged because they were being published.
         unreadable: How many others were left unchanged because their records cannot be read.
         outstanding: For how many a scanner has yet to store the result ``REVOKED``.
-        bulk: The name under which :meth:`DelayQ.undo_all` brings back those whose cancel is still
+        bulk: The name under which :meth:`DelayQ.undo_all` brings back those whose change is still
             kept; empty if nothing is kept for that.
     """
 
@@ -249,8 +249,8 @@ class Selection:
     at the cursor that the selection was given. None of them blocks Redis for long.
 
     Attributes:
-        bulk: The name of its changes: one line of the history has it, and what it cancels can be
-            brought back under it, as far as that is kept. A selection that goes on from a cursor
+        bulk: The name of its changes: one line of the history has it, and what it cancels or
+            moves can be brought back under it, as far as that is kept. A selection that goes on from a cursor
             may get the name of the one before.
         cursor: The position of the last method or iteration, as text. You can store it, also in a
             URL, and pass it to ``select`` in any process.

@@ -18,7 +18,9 @@ text...     targets  1 to 1000 of them: see prelude/entry.lua
 Returns  the answer, a text with a word for each target: done | uncertain (done, but an earlier attempt may have
          delivered it) | behind (done, but it waits behind another one; of `now` only); these with d, the due time, and
          x, its expiry, if that does not move |
-         overdue (its time before, d, has come since; of `back` only) | too_late (past `latest`) | unchanged (`only`, `if_due` or `seen` does not hold, or it is not dead) | in_flight |
+         overdue (its time before, d, has come since; of `back` only) |
+         too_late (past `latest`) | unchanged (`only`, `if_due` or `seen` does not hold, or it is not dead, or was changed
+         since the move that takes it back) | in_flight |
          handed_over (or it was released, and soon will be) | not_found | unreadable |
          skipped (the selection no longer includes it) | again (it was not looked at)
 Cost     O(log N + size of the record) a target
