@@ -748,6 +748,16 @@ def in_a_bulk(take):
     return taken
 
 
+@in_a_bulk
+def move_undoably(ready):
+    ready.store.reschedule("list", When("at", FAR_MS), undo=KEEPS)
+
+
+@in_a_bulk
+def move_back(ready):
+    ready.store.reschedule("list", When("at", 0), mode="back")
+
+
 def bulks(ready):
     """There are lines of two bulks, for each kind of change; those of the first are older."""
     with_history(ready)
@@ -943,6 +953,9 @@ CASES = [
     Case("cancel", "many", _cancel_many, extras, ends="list waiting keyed dead"),
     Case("cancel", "unreadable", _remove_unreadable, spoil("dead"), ends="dead"),
     Case("reschedule", "many", _reschedule_many, extras),
+    Case("reschedule", "undoably", move_undoably),
+    Case("reschedule", "undoably, turning", move_undoably, undo_over),
+    Case("reschedule", "back", move_back, move_undoably),
     Case("reschedule", "retry", _retry("dead")),
     Case("reschedule", "earlier", _reschedule("list")),
     Case("reschedule", "dead", _reschedule("dead")),

@@ -1,6 +1,5 @@
 --[[ secret: return the random text with which the processes of a store sign.
 
-closed   3, see prelude/closed.lua
 text     fresh  random text: the secret, if there is none
 
 reply    now, secret
