@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from datetime import timezone
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery.app.task import Task
 
+from ..core import clock
 from ..core.errors import InvalidOption, StoreError
 from ..core.hooks import by
 from ..core.services import HasServices, Services
 from ..core.store import KeyHolder, Outcome, Pause, What, lane_for, lane_in_words
 from ..core.store.counts import OVERDUE
 from ..core.store.keys import checked_name
+from ..core.store.lookup import held_keys as held_of
 from ..core.text import counted, lasting, logger_of, plain
 
 logger = logger_of(__name__)
+
+LOOK = 1000  # keys of one look: some 5 ms of Redis's time
+
+_PLACE = re.compile(r"(\d{1,2}):(\d{0,17}):(.*)", re.DOTALL)
 
 
 def holder(delayq: HasServices, *, key: str) -> KeyHolder | None:
@@ -50,6 +57,54 @@ def free(delayq: HasServices, *, key: str, if_holder: KeyHolder | None = None) -
     if outcome:
         logger.info("key %s was freed%s; task %s held it", key, by(), task_id)
     return outcome
+
+
+class Held(NamedTuple):
+    """Some of the keys that are held on, or have a task behind their holder.
+
+    Attributes:
+        found: Their holders; of each shard, those first whose key may be free first.
+        place: Where the next part begins; empty after the last one.
+    """
+
+    found: list[KeyHolder]
+    place: str
+
+
+def held_keys(
+    services: Services, begins: str = "", *, most: int, seconds: float, place: str = ""
+) -> Held:
+    """Return keys that a task holds although it was delivered, or that another task waits for.
+
+    Args:
+        services: The app's services.
+        begins: How they begin.
+        most: The most to return.
+        seconds: When to stop; at least one part is looked at.
+        place: Where to begin, from an earlier answer.
+
+    Raises:
+        InvalidOption: *place* is none.
+        StoreError: Redis cannot be reached.
+    """
+    shards, found, until = services.entries.shards, list[KeyHolder](), clock.monotonic() + seconds
+    number, last = _place_in(place, len(shards))
+    while number < len(shards):
+        part = held_of(shards[number], begins, last, LOOK, most - len(found))
+        found += part.found
+        number, last = (number, part.last) if part.last else (number + 1, None)
+        if len(found) >= most or clock.monotonic() >= until:
+            break
+    if number == len(shards):
+        return Held(found, "")
+    return Held(found, ":".join((str(number), *reversed(last or ("", "")))))
+
+
+def _place_in(place: str, shards: int) -> tuple[int, tuple[str, str] | None]:
+    found = _PLACE.fullmatch(place or "0::")
+    if not found or int(found[1]) >= shards:
+        raise InvalidOption("place", place, "the place at which a part of the keys ended")
+    return int(found[1]), (found[3], found[2]) if found[3] else None
 
 
 _LONGEST_NAME = 512  # bytes

@@ -7,6 +7,7 @@ import pytest
 
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.hooks import Hooks
+from celery_delayq.core.store import What
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO
 from tests.support.places import at
@@ -382,3 +383,77 @@ def test_a_limit_that_is_none_is_an_error(delayq, limit):
     with pytest.raises(InvalidOption) as caught:
         delayq.history(limit)
     assert str(caught.value) == f"limit is {limit!r}; expected a whole number of events from 0"
+
+
+# Filters.
+
+
+@pytest.fixture
+def mixed(app, delayq):
+    """Events of two tasks' names, two authors, keys, a pause and a change of many."""
+    app.send_task("shop.mail", task_id="order-1", delayq_at=FAR, delayq_key="cart:1")
+    app.send_task("shop.sync", task_id="order-2", delayq_at=FAR)
+    app.send_task("shop.mail", task_id="other", delayq_at=FAR, delayq_tags=["x"])
+    with delayq.acting("Maria"):
+        delayq.cancel("order-1")
+        delayq.pause(task="shop.mail")
+        delayq.select(tag="x").cancel()
+    with delayq.acting("ann"):
+        delayq.cancel("order-2")
+
+
+@pytest.mark.usefixtures("mixed")
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        (
+            {"task": "shop.mail"},
+            [("cancelled", "other"), ("paused", ""), ("cancelled", "order-1"),
+             ("scheduled", "other"), ("scheduled", "order-1")],
+        ),
+        ({"by": "maria"}, [("cancelled", ""), ("paused", ""), ("cancelled", "order-1")]),
+        ({"by": "n", "what": "cancelled"}, [("cancelled", "order-2")]),
+        ({"what": What.PAUSED}, [("paused", "")]),
+        ({"text": "CART:"}, [("cancelled", "order-1"), ("scheduled", "order-1")]),
+        ({"text": "der-2", "what": "scheduled"}, [("scheduled", "order-2")]),
+        ({"of": "other", "by": "ann"}, []),
+        ({"task": "nobody"}, []),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_events_are_picked_by_task_author_kind_and_text(delayq, filters, found):
+    assert told(delayq, **filters) == found
+    assert told(delayq, limit=1, **filters) == found[:1]
+
+
+@pytest.mark.usefixtures("mixed")
+def test_events_of_a_task_that_only_others_know_are_found_with_its_name(delayq):
+    delayq.cancel("other")
+    assert {event.task for event in delayq.history(task="shop.sync")} == {"shop.sync"}
+
+
+@pytest.mark.parametrize("filters", [{}, {"what": "scheduled"}, {"text": "a"}], ids=str)
+def test_the_next_page_begins_behind_the_last_event_whatever_comes(app, delayq, filters):
+    tagged(app, 6)
+    delayq.select(tag="x").cancel()
+    for number in range(3):
+        app.send_task("t", task_id=f"b-a{number}", delayq_at=FAR)
+    whole, pages, cursor = delayq.history(**filters), [], None
+    while page := delayq.history(3, cursor=cursor, **filters):
+        pages += page
+        cursor = page[-1].cursor
+        app.send_task("t", task_id=f"a later {len(pages)}", delayq_at=FAR)
+
+    assert [(each.what, each.id, each.when) for each in pages] == [
+        (each.what, each.id, each.when) for each in whole
+    ]
+    assert len(whole) > 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("what", "moved"), ("cursor", "x"), ("cursor", "1:-2"), ("by", 3), ("task", b"t"), ("text", 1)],
+)
+def test_a_filter_that_is_none_is_an_error(delayq, name, value):
+    with pytest.raises(InvalidOption, match=f"^{name} is {value!r}; expected "):
+        delayq.history(**{name: value})

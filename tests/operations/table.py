@@ -414,7 +414,7 @@ OPERATIONS = (
         face={"free": lambda delayq, text: delayq.free(key=as_key(text))},
     ),
     reads(
-        "holder",
+        "held",
         lambda ready: ready.store.entries.holder("its key").id,
         "left",
         face={"holder": lambda delayq, text: delayq.holder(key=as_key(text))},
@@ -529,6 +529,7 @@ OPERATIONS = (
         cli=("undo", "undo --json", "undo --bulk bulk"),
     ),
     writes("secret", lambda ready: len(ready.store.entries.secret()[1]), 64),
+    reads("kept", lambda ready: ready.store.entries.kept("undoable").entry.due_ms, FAR_MS),
     writes("forgo", lambda ready: ready.store.entries.forgo(["undoable"]), None),
     writes(
         "rule", lambda ready: _rule(ready.store, "rule", "pause"), b"done", face={"every": _every}

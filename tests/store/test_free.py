@@ -1,11 +1,13 @@
 """A unique key that an entry holds after it has left can be freed; no other key is."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
 
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.store import KeyHolder, Outcome
+from celery_delayq.core.store.lookup import held_keys
 from celery_delayq.core.store.record import Extras
 from tests.store.arguments import arguments
 from tests.store.held_keys import (
@@ -20,7 +22,7 @@ from tests.store.held_keys import (
     schedule,
     shard_steps,
 )
-from tests.store.support import NOW_MS
+from tests.store.support import FAR_MS, NOW_MS
 
 pytestmark = pytest.mark.core
 
@@ -147,3 +149,64 @@ def test_the_holder_is_returned_with_its_times_and_the_source_of_the_end(store, 
     assert store.entries.holder("k") == replace(
         said, delivered=None, said_by="", until_finished=False
     )
+
+
+# The list of such keys.
+
+
+def hold_all(store, shard_steps, *keys, ms=60_000):
+    for key in keys:
+        schedule(store, f"of {key}", NOW_MS, Extras(key, hold=f"f{ms}"))
+    assert shard_steps.hand_over().handed_over == len(keys)
+
+
+def parts(store, begins="", *, count=3, most=2, between=lambda: None):
+    """The keys of each part of the list."""
+    found, last = [], None
+    for _ in range(100):
+        some, last = held_keys(store.shard, begins, last, count, most)
+        found.append([each.key for each in some])
+        if last is None:
+            return found
+        between()
+    pytest.fail("the list has no end")
+
+
+def test_the_holder_is_told_with_the_one_behind_it_and_when_that_is_due(store, hold):
+    assert store.entries.holder("k").behind == ""
+    schedule(store, "b", FAR_MS, conflict="replace")
+    holder = store.entries.holder("k")
+    assert (holder.behind, holder.behind_due) == ("b", from_ms(FAR_MS))
+    assert [*held_keys(store.shard, "", None, 10, 10).found] == [holder]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 100])
+def test_held_keys_are_listed_once_each_those_first_that_are_free_first(store, shard_steps, count):
+    later, sooner = [f"b{number}" for number in range(5)], [f"a{number}" for number in range(4)]
+    hold_all(store, shard_steps, *later, ms=90_000)
+    hold_all(store, shard_steps, *sooner)
+    schedule(store, "waits", extras=Extras("waits"))
+
+    found = parts(store, count=count)
+
+    assert [*itertools.chain(*found)] == [*sooner, *later]
+    assert max(map(len, found)) <= min(count, 2)
+
+
+def test_they_are_picked_by_their_beginning(store, shard_steps):
+    hold_all(store, shard_steps, "cart:1", "cart", "other", "cart:2", "\u00e9t\u00e9")
+    assert [*itertools.chain(*parts(store, "cart:", count=1))] == ["cart:1", "cart:2"]
+    assert [*itertools.chain(*parts(store, "\u00e9"))] == ["\u00e9t\u00e9"]
+    assert parts(store, "none") == [[], []]
+
+
+def test_no_key_is_left_out_if_the_last_one_of_a_part_becomes_free(store, shard_steps):
+    keys = [f"a{number}" for number in range(6)]
+    hold_all(store, shard_steps, *keys)
+
+    def free_the_last_one():
+        if store.entries.holder("a1"):
+            store.entries.free("a1")
+
+    found = [*itertools.chain(*parts(store, between=free_the_last_one))]
+    assert {*keys} == {*found}

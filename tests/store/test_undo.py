@@ -411,12 +411,31 @@ def test_a_bulk_that_goes_on_after_many_others_has_one_number(store):
     assert store.entries.undoable("bulk")[1] == 2
 
 
-def test_a_line_that_is_kept_is_known_by_its_id(store):
-    store.schedule("a", FAR_MS)
+@pytest.mark.parametrize("share", [True, False])
+def test_a_task_of_which_a_line_is_kept_can_be_read_by_its_id(store, share):
+    store.schedule("a", FAR_MS, extras=Extras("key", ("tag",)), share=share)
+    before = store.entries.find("a")
     cancel(store, "a")
-    assert store.entries.is_undoable("a")
+
+    kept = store.entries.kept("a")
+    assert (kept.when_ms, kept.bulk) == (NOW_MS, "")
+    assert kept.entry == before
+    assert kept.entry.message == before.message
     undone(store, "a")
-    assert not store.entries.is_undoable("a")
+    assert store.entries.kept("a") is None
+
+
+def test_of_a_dead_task_of_a_bulk_the_error_and_the_bulk_can_be_read_too(store):
+    store.at("dead", extras=EXTRAS)
+    before = store.entries.find("a").facts
+    with part_of("bulk"):
+        cancel(store, "a")
+
+    kept = store.entries.kept("a")
+    facts = kept.entry.facts
+    assert kept.bulk == "bulk"
+    assert (facts.state, facts.error) == (before.state, before.error)
+    assert facts.error
 
 
 def test_redis_forgets_them_if_nothing_more_is_cancelled(store):

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ...core.store import What
 from ...core.text import counted, plain
 from ...operations.cli.common import (
     STAMP,
@@ -51,6 +52,26 @@ _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
     help_group="Filter",
     help="Only this change of many, and then its tasks.",
 )
+@click.option(
+    "--task", cls=CeleryOption, help_group="Filter",
+    help="Only events of tasks with this name, also those in changes of many.",
+)  # fmt: skip
+@click.option(
+    "--by", cls=CeleryOption, help_group="Filter",
+    help="Only what somebody did whose name has this text.",
+)  # fmt: skip
+@click.option(
+    "--what", type=click.Choice([what.value for what in What]), cls=CeleryOption,
+    help_group="Filter", help="Only events of this kind.",
+)  # fmt: skip
+@click.option(
+    "--text", cls=CeleryOption, help_group="Filter",
+    help="Only events of tasks whose id or key has this text.",
+)  # fmt: skip
+@click.option(
+    "--cursor", cls=CeleryOption, help_group="Filter",
+    help="Continue behind the event with this cursor in --json.",
+)  # fmt: skip
 @zoned
 @json_option
 @click.pass_context
@@ -61,6 +82,12 @@ def history(
     task_id: str | None,
     bulk: str | None,
     as_json: bool,
+    *,
+    task: str | None,
+    by: str | None,
+    what: str | None,
+    text: str | None,
+    cursor: str | None,
     **_: Any,
 ) -> None:
     """Show the last events, the newest first.
@@ -75,7 +102,8 @@ def history(
     if task_id is not None and bulk is not None:
         raise click.UsageError("Name a task by --id, or a --bulk, not both.", ctx)
     with UsageErrors(), ErrorSentences():
-        events = newest(delayq, limit, of=task_id, bulk=bulk)
+        filters = {"task": task, "by": by, "what": what, "text": text, "cursor": cursor}
+        events = newest(delayq, limit, of=task_id, bulk=bulk, **filters)
         kept = delayq.services.settings.history
     if as_json:
         for event in events:
@@ -83,7 +111,8 @@ def history(
         return
     zone, screen = zone_of(ctx), Screen(ctx)
     screen.show(table_of(events, zone, screen.width))
-    if gone := _gone(events) if bulk is not None and len(events) < limit else 0:
+    is_whole = bulk is not None and not any(filters.values()) and len(events) < limit
+    if gone := _gone(events) if is_whole else 0:
         screen.show([[(_GONE.format(counted(gone)), "yellow")]])
     if not kept:
         screen.show([[(_NO_HISTORY, "yellow")]])
@@ -136,4 +165,5 @@ def _event_facts(event: Event) -> dict[str, Any]:
         "actor": event.actor,
         "count": event.count,
         "bulk": event.bulk,
+        "cursor": event.cursor,
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 
@@ -19,6 +20,8 @@ from ...core.tasks.scheduled_task import Named, ScheduledTask, id_of
 from ...operations.queues import names_of
 
 _TRIES = 3  # tasks that are looked up for a name
+_KINDS = tuple(what.value for what in What)
+_CURSOR = re.compile(r"(\d{1,15}):(\d{1,9})")
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Event:
         count: How many tasks a change of many changed, which is one event: ``id`` is then empty. 0
             of a pause.
         bulk: The name of that change, also of the events of its tasks; else empty.
+        cursor: Its place in this list; pass it to ``history`` to continue behind it.
     """
 
     what: What
@@ -51,6 +55,7 @@ class Event:
     actor: str = ""
     count: int = 1
     bulk: str = ""
+    cursor: str = field(default="", compare=False)
 
 
 def history(
@@ -59,6 +64,11 @@ def history(
     *,
     of: Named | None = None,
     bulk: str | None = None,
+    task: str | None = None,
+    by: str | None = None,
+    what: What | str | None = None,
+    text: str | None = None,
+    cursor: str | None = None,
 ) -> list[Event]:
     """The last events of tasks and pauses, each with the name of its author, if that is known.
 
@@ -74,43 +84,118 @@ def history(
         limit: The maximum number of events.
         of: Only the events of this task, also those in changes of many.
         bulk: Only this change of many, and then its tasks.
+        task: Only events of tasks with this name, also those in changes of many; and pauses of it.
+        by: Only events whose author's name has this text.
+        what: Only events of this kind.
+        text: Only events of tasks whose id or key has this text, also those in changes of many.
+        cursor: Only events behind the one that has this ``cursor``.
 
     Returns:
         Events with ``what``, ``when``, ``id``, ``key``, ``due``, ``task``, ``queue``,
-        ``actor``, ``count`` and ``bulk``, newest first. ``task`` is empty if this app has no
-        such task, and none of its latest ones is in the store; ``queue`` is empty if it is
+        ``actor``, ``count``, ``bulk`` and ``cursor``, newest first. ``task`` is empty if this app
+        has no such task, and none of its latest ones is in the store; ``queue`` is empty if it is
         neither one of the app's queues, nor paused, nor the queue of a task due next.
 
     Raises:
-        InvalidOption: *limit* is not a whole number, or below 0; or *bulk* is no such name.
+        InvalidOption: *limit* is not a whole number, or below 0; a filter is not text; or *bulk*,
+            *what* or *cursor* is none.
     """
     services = delayq.services
     check_limit(limit, "events")
-    events = list(islice(_rows(services, limit, of, bulk), limit))
-    labels = {event.labels[0] for event in events if event.labels}
+    wanted = _Wanted(of, bulk, task, by, what, text, cursor)
+    rows = list(islice(wanted.of(_rows(services, limit, wanted)), limit))
+    labels = {row.labels[0] for row, _ in rows if row.labels}
     tasks = _by_label(services.app.tasks)
+    if task is not None:
+        tasks[label_of(task)] = task
     if not labels <= tasks.keys():
         services.import_tasks()
-        tasks = _by_label(services.app.tasks)
-        tasks |= _waiting_names(services, events, labels - tasks.keys())
-    queues = names_of(services, {event.labels[1] for event in events if event.labels})
-    return [_event(event, tasks, queues) for event in events]
+        tasks |= _by_label(services.app.tasks)
+        tasks |= _waiting_names(services, [row for row, _ in rows], labels - tasks.keys())
+    queues = names_of(services, {row.labels[1] for row, _ in rows if row.labels})
+    return [_event(row, at, tasks, queues) for row, at in rows]
 
 
-def _rows(
-    services: Services, limit: int | None, of: Named | None, bulk: str | None
-) -> Iterable[HistoryEntry]:
-    read, every = services.entries.history, LONGEST_HISTORY
-    if bulk is not None:
-        if of is not None or not isinstance(bulk, str) or not bulk:
+class _Wanted:
+    """Which events a call means; its arguments are those of :func:`history`."""
+
+    def __init__(
+        self,
+        of: Named | None,
+        bulk: str | None,
+        task: str | None,
+        by: str | None,
+        what: What | str | None,
+        text: str | None,
+        cursor: str | None,
+    ) -> None:
+        if bulk is not None and (of is not None or not isinstance(bulk, str) or not bulk):
             raise InvalidOption("bulk", bulk, "the bulk of an Event, without a task")
-        found = [each for each in read(changes=every, parts=every) if each.bulk == bulk]
+        for name, given in (("task", task), ("by", by), ("text", text)):
+            if not isinstance(given, (str, type(None))):
+                raise InvalidOption(name, given, "text")
+        if what is not None and what not in _KINDS:
+            raise InvalidOption("what", what, f"one of {', '.join(_KINDS)}")
+        self.id = None if of is None else checked_id(id_of(of))
+        self.bulk, self.cursor = bulk, cursor
+        self._task = None if task is None else (label_of(task), f"t{task}")
+        self._by, self._text, self._what = (by or "").lower(), (text or "").lower(), what
+        self._behind = _place_of(cursor)
+
+    @property
+    def is_of_tasks(self) -> bool:
+        """Whether it is about tasks, also those of changes of many."""
+        return self.id is not None or self._task is not None or self._text != ""
+
+    @property
+    def picks(self) -> bool:
+        """Whether some of the latest events may not be meant."""
+        return self.is_of_tasks or bool(self._by or self._what or self.cursor)
+
+    def of(self, rows: Iterable[HistoryEntry]) -> Iterator[tuple[HistoryEntry, str]]:
+        """Yield the events that are meant, each with its cursor."""
+        number, last_ms = 0, -1
+        behind_ms, behind = self._behind
+        for row in rows:
+            number = number + 1 if row.when_ms == last_ms else 1
+            last_ms = row.when_ms
+            is_behind = self.cursor is None or (-row.when_ms, number) > (-behind_ms, behind)
+            if is_behind and self._has(row):
+                yield row, f"{row.when_ms}:{number}"
+
+    def _has(self, row: HistoryEntry) -> bool:
+        return (
+            (self.id is None or row.task_id == self.id)
+            and (self._task is None or self._is_of_task(row, *self._task))
+            and (self._what is None or row.what == self._what)
+            and self._by in row.actor.lower()
+            and any(self._text in text.lower() for text in (row.task_id, row.key))
+        )
+
+    @staticmethod
+    def _is_of_task(row: HistoryEntry, label: bytes, lane: str) -> bool:
+        return row.lane == lane or bool(row.labels) and row.labels[0] == label
+
+
+def _place_of(cursor: str | None) -> tuple[int, int]:
+    """Return the time of an event, ms, and its number among those of that time."""
+    found = _CURSOR.fullmatch(cursor or "0:0") if isinstance(cursor, (str, type(None))) else None
+    if not found:
+        raise InvalidOption("cursor", cursor, "the cursor of an Event")
+    return int(found[1]), int(found[2])
+
+
+def _rows(services: Services, limit: int | None, wanted: _Wanted) -> Iterable[HistoryEntry]:
+    read, every = services.entries.history, LONGEST_HISTORY
+    if wanted.bulk is not None:
+        found = [each for each in read(changes=every, parts=every) if each.bulk == wanted.bulk]
         # Its lines, and then its tasks: the last of those have the same time.
         return sorted(found, key=lambda each: bool(each.task_id))
-    if of is not None:
-        own_id = checked_id(id_of(of))
-        return (each for each in read(events=every, parts=every) if each.task_id == own_id)
-    most = every if limit is None else min(limit, every)
+    if wanted.is_of_tasks:
+        # Of a change of many, its tasks have names, and not its line; a pause may have one.
+        rows = read(events=every, changes=every, parts=every)
+        return (each for each in rows if each.task_id or each.lane)
+    most = every if limit is None or wanted.picks else min(limit, every)
     return read(events=most, changes=most) if most else []
 
 
@@ -135,7 +220,9 @@ def _by_label(names: Iterable[str]) -> dict[bytes, str]:
     return {label_of(name): name for name in names}
 
 
-def _event(row: HistoryEntry, tasks: dict[bytes, str], queues: dict[bytes, str]) -> Event:
+def _event(
+    row: HistoryEntry, cursor: str, tasks: dict[bytes, str], queues: dict[bytes, str]
+) -> Event:
     task, queue = row.labels or (b"", b"")
     return Event(
         what=row.what,
@@ -148,4 +235,5 @@ def _event(row: HistoryEntry, tasks: dict[bytes, str], queues: dict[bytes, str])
         actor=row.actor,
         count=row.count,
         bulk=row.bulk,
+        cursor=cursor,
     )

@@ -50,7 +50,7 @@ from .changes import AnyChange
 from .counts import Counts, LiveScanner, Pause, QueueCount
 from .keys import Target, named, shard_of
 from .listing import Listing
-from .lookup import LETTERS, Departure, HistoryEntry, KeyHolder, What, added_up
+from .lookup import LETTERS, Departure, HistoryEntry, Kept, KeyHolder, What, added_up
 from .membership import Membership, Registration
 from .record import Entry, NewRecord, State
 from .schedule import PLAIN, Addition, schedule
@@ -530,9 +530,10 @@ class Entries:
         return found.now // 1000, found.secret
 
     @_over_its_shards
-    def is_undoable(self, task_id: str) -> bool:
-        """Return whether an undo of an entry that was cancelled is kept."""
-        return any(self.each(lambda shard: lookup.is_undoable(shard, task_id)))
+    def kept(self, task_id: str) -> Kept | None:
+        """Return an entry that was cancelled, if an undo of it is kept."""
+        found = filter(None, self.each(lambda shard: lookup.kept(shard, task_id)))
+        return max(found, key=attrgetter("when_ms"), default=None)
 
     @_over_its_shards
     def undoable(self, bulk: str) -> tuple[int, int | None]:

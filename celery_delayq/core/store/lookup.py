@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from ..clock import from_ms
@@ -219,10 +219,32 @@ def _readable(events: Sequence[bytes]) -> Iterator[HistoryEntry]:
             yield HistoryEntry.read(event)
 
 
-def is_undoable(shard: Shard, task_id: str) -> bool:
-    """Return whether an undo of an entry that was cancelled is kept in a shard."""
-    asked: dict[str, Any] = {"part": "undo", "cursor": 0, "count": 1, "bulk": "", "tells": 0}
-    return bool(shard.scripts.call("undoable", **asked, id=task_id).number)
+@dataclass(frozen=True)
+class Kept:
+    """An entry that was cancelled, and that an undo can bring back.
+
+    Attributes:
+        entry: The entry as it was.
+        when_ms: When it was cancelled.
+        bulk: The name of the change of many that cancelled it; or empty.
+    """
+
+    entry: Entry
+    when_ms: int
+    bulk: str
+
+
+def kept(shard: Shard, task_id: str) -> Kept | None:
+    """Return an entry that was cancelled; ``None`` if no undo of it is kept, or it is damaged."""
+    found = shard.scripts.call("kept", id=task_id)
+    if found.when is None:
+        return None
+    facts = Facts.of(*parts_of(found.word))
+    record = Record(found.record, facts.header_end)
+    with suppress(UnreadableRecord):
+        entry = entry_of(task_id, facts, record, found.template)
+        return Kept(entry, int(found.when) // 1000, _text(found.bulk).removeprefix("-"))
+    return None
 
 
 def undoable(shard: Shard, bulk: str) -> tuple[int, int | None]:
@@ -237,7 +259,6 @@ def undoable(shard: Shard, bulk: str) -> tuple[int, int | None]:
                 cursor=cursor or 0,
                 count=_MOST_LINES,
                 bulk=bulk,
-                id="",
                 tells=0,
             )
             kept += number
@@ -261,6 +282,8 @@ class KeyHolder:
         delivery: The name of the delivery.
         until_finished: Whether it is held until the task's run has finished; false if the store
             forgot, too.
+        behind: The id of the task that waits behind it, and gets the key next; or empty.
+        behind_due: When that task is due.
     """
 
     key: str
@@ -272,18 +295,53 @@ class KeyHolder:
     said_by: str = ""
     delivery: str = ""
     until_finished: bool = False
+    behind: str = ""
+    behind_due: datetime | None = None
 
 
 def holder_of(shard: Shard, key: str) -> KeyHolder | None:
     """Return the holder of a key, or ``None``."""
-    state, parts = parts_of(shard.scripts.call("holder", key=key))
-    if state == "none":
-        return None
+    asked = {"begins": "", "beyond": "", "score": "", "count": 1, "most": 1}
+    return next(map(_holder, shard.scripts.call("held", key=key, **asked).found), None)
+
+
+class HeldKeys(NamedTuple):
+    """Some of a shard's keys that are held on, or have an entry behind their holder.
+
+    Attributes:
+        found: Their holders.
+        last: The last key that was looked at, and its time in ``held``; ``None`` at the end.
+    """
+
+    found: list[KeyHolder]
+    last: tuple[str, str] | None
+
+
+def held_keys(
+    shard: Shard, begins: str, last: tuple[str, str] | None, count: int, most: int
+) -> HeldKeys:
+    """Return the next keys of a shard that are held on, those first that may be free first.
+
+    Args:
+        shard: The shard.
+        begins: How they begin.
+        last: Where the part before ended.
+        count: How many keys to look at.
+        most: The most to return.
+    """
+    key, score = last or ("", "")
+    asked = {"key": "", "begins": begins, "beyond": key, "score": score}
+    at, when, found = shard.scripts.call("held", **asked, count=count, most=most)
+    return HeldKeys([*map(_holder, found)], (_text(at), _text(when)) if at else None)
+
+
+def _holder(row: Any) -> KeyHolder:
+    state, parts = parts_of(row.word)
     delivery = parts.get("d", "")
     changed = delivery.rpartition(".")[2]
     first, until, left = (time_in(parts.get(name, -1)) for name in ("f", "u", "t"))
     return KeyHolder(
-        key,
+        _text(row.key),
         parts["i"],
         state,
         until=None if until is None else from_ms(until),
@@ -292,6 +350,8 @@ def holder_of(shard: Shard, key: str) -> KeyHolder | None:
         said_by="" if first is None else "delivery" if first == until else "worker",
         delivery=delivery,
         until_finished="r" in parts,
+        behind=parts.get("b", ""),
+        behind_due=from_ms(int(parts["n"])) if "n" in parts else None,
     )
 
 

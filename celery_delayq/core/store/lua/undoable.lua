@@ -4,7 +4,6 @@ text    part    undo, or undo_old
 text    cursor  0 at first; then as it was returned
 number  count   look at about so many, 1 to 1000, or at some 1 MB of lines
 text    bulk    only those of this bulk; empty: all
-text    id      only that of this id, in both parts at once; empty: all
 flag    tells   1: return which they are; 0: only how many
 
 reply   cursor, left, number, found of id when bulk moved
@@ -17,13 +16,9 @@ Keeps    changes nothing
 ]]
 local SLICE, MOST_BYTES = 100, 1000000
 local found, number, looked, bytes = {}, 0, 0, 0
-local function slice_at(from)
-  if id ~= '' then return '0', {id, kept_line(id)} end
-  return unpack(redis.call('HSCAN', part == 'undo' and keys.undo or keys.undo_old, from, 'COUNT', SLICE))
-end
 repeat
   local lines
-  cursor, lines = slice_at(cursor)
+  cursor, lines = unpack(redis.call('HSCAN', part == 'undo' and keys.undo or keys.undo_old, cursor, 'COUNT', SLICE))
   looked = looked + SLICE
   for at = 1, #lines - 1, 2 do
     bytes = bytes + #lines[at + 1]

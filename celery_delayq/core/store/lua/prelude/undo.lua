@@ -139,6 +139,6 @@ local function entry_in(id, line)
     header = sub(record, 1, header_end), body = sub(record, header_end + FLAGS),
     template = sub(line, from + error_length + length), place = place, ms = ms, claim = claim == '-' and '' or claim,
     error = sub(line, from, from + error_length - 1), named = named, left_ms = math.floor(tonumber(when) / 1000),
-    bulk = bulk,
+    bulk = bulk, when = when, record = record,
   }
 end
