@@ -27,6 +27,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import TimeoutError as NoAnswer
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import cache, partial, wraps
@@ -172,6 +173,10 @@ def _is_killed(error: BaseException) -> bool:
     return greenlet is not None and isinstance(error, greenlet.GreenletExit)
 
 
+# As many calls as go on at once in a process; others wait for a thread.
+THREADS = 8
+_UNHURRIED = threading.BoundedSemaphore(THREADS)  # those of `within`
+
 #: Whether :func:`gather` makes its calls at once, in this context.
 AT_ONCE: ContextVar[bool] = ContextVar("delayq_at_once", default=False)
 
@@ -196,6 +201,29 @@ def gather(*calls: Callable[[], Any]) -> list[Any]:
     return [answer.result() for answer in made]
 
 
+def within(seconds: float, call: Callable[[], R]) -> R:
+    """Make a call that may take for ever, and return its answer if it comes in time.
+
+    At most :data:`THREADS` such calls go on at once in a process; another one is not made.
+
+    Raises:
+        concurrent.futures.TimeoutError: there is no answer in time. The call goes on.
+    """
+    made: Future[R] = Future()
+    if not _UNHURRIED.acquire(blocking=False):
+        raise NoAnswer
+
+    def run() -> None:
+        try:
+            _answer(call, made)
+        finally:
+            _UNHURRIED.release()
+
+    run_here = partial(copy_context().run, run)
+    threading.Thread(target=run_here, name="delayq-within", daemon=True).start()
+    return made.result(seconds)
+
+
 class Once:
     """What is read once, by the thread that needs it first; the others wait for its answer."""
 
@@ -217,9 +245,6 @@ def _answer(call: Callable[[], Any], answer: Future[Any]) -> None:
     except BaseException as error:
         answer.set_exception(error)
 
-
-# As many calls as go on at once in a process; others wait for a thread.
-THREADS = 8
 
 _NOT_TAKEN_BACK = "the call of a cancelled coroutine could not be taken back: %s"
 _UNKNOWN = "%s coroutine was cancelled, and whether its call took effect is unknown: %s"

@@ -11,7 +11,7 @@ from tests.support.waiting import without_threads
 VIEWS = [
     *("/tasks", "/tasks?order=latest", "/tasks?tag=rare", "/tasks?after=2100-01-01T00:30"),
     *("/tasks?state=DEAD", "/tasks?state=IN_FLIGHT", "/tasks?state=PAUSED", "/tasks?key=k"),
-    *("/task?id=task-1", "/paused", "/history", "/key?key=k"),
+    *("/task?id=task-1", "/task?id=none", "/paused", "/history", "/key?key=k", "/keys"),
 ]
 
 

@@ -200,7 +200,7 @@ def test_a_task_that_left_meanwhile_is_said_to_have_left(app, browser, scheduled
     action = form_of(browser)
     app.delayq.hand_over()
     page = browser.change(action, **form)
-    assert page.status == 404
+    assert page.status == 409
     assert page.said.startswith("task a has been handed over to its queue already, ")
 
 

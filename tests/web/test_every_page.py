@@ -10,9 +10,9 @@ from tests.app.support import LONG_AGO
 from tests.support.network import AWAY
 from tests.support.ports import free_port
 
-PAGES = "Overview Tasks Dead Paused Rules History"
+PAGES = "Overview Tasks Dead Paused Rules Keys History"
 VIEWS = ["/", "/state", "/tasks", "/task?id=none", "/rules", "/paused", "/key?key=k"]
-VIEWS += ["/history", "/queues"]
+VIEWS += ["/history", "/keys", "/queues"]
 
 
 def head_of(page):
@@ -150,7 +150,7 @@ class Reader(HTMLParser):
 
 
 PATHS = "/ /tasks /tasks?queue=mail /tasks?state=DEAD /tasks?after=x /task?id=a /task?id=none /task"
-PATHS += " /nowhere /paused /history /queues /key?key=k /rules /rules?only=r&asks=1"
+PATHS += " /nowhere /paused /history /keys /queues /key?key=k /rules /rules?only=r&asks=1"
 
 
 @pytest.fixture

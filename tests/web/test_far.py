@@ -19,7 +19,7 @@ VIEWS = {
     **dict.fromkeys(("/tasks?due=tomorrow", "/tasks?tag=rare"), FILTERED),
     **dict.fromkeys(("/tasks?queue=celery", "/tasks?state=DEAD"), FILTERED),
     **dict.fromkeys(("/task?id=task-1", "/task?id=none", "/paused", "/history"), MOST),
-    **dict.fromkeys(("/key?key=k", "/rules", "/load"), MOST),
+    **dict.fromkeys(("/key?key=k", "/keys", "/history?by=a", "/rules", "/load"), MOST),
 }
 
 

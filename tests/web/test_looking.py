@@ -85,21 +85,6 @@ def test_a_task_is_overdue_from_its_due_time_on_as_the_counts_have_it(scheduled)
     assert words.state(task, task.due) == "overdue"
 
 
-@pytest.mark.parametrize(
-    ("has_left", "said"),
-    [
-        (True, "task a has been handed over to its queue already, "),
-        (False, "task a is not scheduled in redis://"),
-    ],
-)
-def test_a_task_that_left_or_never_was_is_said_to_be_so(app, browser, scheduled, has_left, said):
-    if has_left:
-        scheduled("a", at=LONG_AGO)
-        app.delayq.hand_over()
-    page = browser.get("/task", id="a")
-    assert (page.status, page.said[: len(said)]) == (404, said)
-
-
 def test_hidden_arguments_are_on_no_page(app, browse, scheduled):
     scheduled("a", "card-4711", key="k")
     shown, hidden = browse(app), browse(app, hide_arguments=True)

@@ -51,7 +51,7 @@ def test_the_page_offers_to_run_a_task_now_if_its_due_time_is_over(app, browser,
     fall_due_after_cancel(redis, "a")
 
     page = browser.change("/undo", one="a")
-    assert page.status == 404
+    assert page.status == 409
     assert "is over; run it now instead" in page.said
     assert "Undo, and run it now" in page.text
     page = browser.change(page.action_with("run it now"), one="a", now="1")
@@ -65,7 +65,7 @@ def test_a_refusal_stands_on_the_task_s_page(app, browser, scheduled):
     app.delayq.cancel("a")
     scheduled("b", key="k")
     page = browser.change("/undo", one="a")
-    assert page.status == 404
+    assert page.status == 409
     assert "the task b has its unique key now" in page.said
 
 

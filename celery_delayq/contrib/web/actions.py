@@ -249,10 +249,3 @@ def undo_of(visit: Visit, action: Action, bulk: str) -> dict[str, Any]:
         return {"undoable": None, "undo": ""}
     kept, _ = services.entries.undoable(bulk)
     return {"undoable": kept, "undo": signed_url(visit, "undo", bulk=bulk)}
-
-
-def may_come_back(visit: Visit, task_id: str) -> bool:
-    """Return whether the cancel of a task that is not here is kept, and this user may undo it."""
-    services = visit.delayq.services
-    may = bool(services.settings.undo) and visit.may_write
-    return may and services.entries.is_undoable(task_id)

@@ -40,7 +40,7 @@ from ...core.text import counted, lasting, logger_of, plain
 from ...core.threads import AT_ONCE, gather
 from ...operations.health import lines
 from ...operations.queues import Look
-from . import chart, guard, many, store_views, views, words
+from . import chart, guard, many, past, store_views, views, words
 from .visit import Visit, answer_in, ask_again
 
 if TYPE_CHECKING:
@@ -181,7 +181,8 @@ VIEWS: dict[str, tuple[str, list[str], Callable[[Visit], Response]]] = {
     "undo": ("/undo", _CHANGE, many.undo),
     "paused": ("/paused", _CHANGE, store_views.paused),
     "key": ("/key", _CHANGE, store_views.key),
-    "history": ("/history", _READ, store_views.history),
+    "keys": ("/keys", _READ, store_views.keys),
+    "history": ("/history", _READ, past.history),
     "rules": ("/rules", _CHANGE, store_views.rules),
     "queues": ("/queues", _READ, store_views.queues),
     "load": ("/load", _READ, chart.load),

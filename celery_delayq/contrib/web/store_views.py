@@ -1,4 +1,4 @@
-"""The views of the store as a whole: pauses, held keys, the history, tasks by queue, rules.
+"""The views of the store as a whole: pauses, held keys, tasks by queue, rules.
 
     paused, key --POST, 303--> the same page, with the answer
     queues ------a second----> GET /queues?...&place --a second--> ...
@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from datetime import timezone
 from typing import Any, NamedTuple
 
@@ -26,17 +27,18 @@ from ...core import clock
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.leaves import leaf
-from ...core.store import KeyHolder, lane_in_words
+from ...core.store import KeyHolder, What, lane_in_words
 from ...core.store.counts import WalkPosition
 from ...operations import finding
-from ...operations.cli.common import with_zone
+from ...operations.cli.common import soon, with_zone
 from ...operations.cli.operate import NOBODY, REFUSED, sentence_of
+from ...core.threads import gather
+from ...operations.pauses import held_keys
 from ...operations.queues import counts_from
-from .looking import SECOND
+from .looking import SECOND, SHOWN
 from .visit import Mistyped, Visit, answered, check_signed, signed_url
 from .words import zone_of
 
-EVENTS = 200
 RUNS = "every:"  # begins the tag of a rule's runs; the name follows
 
 _KINDS = ("queue", "task", "everything")
@@ -194,18 +196,38 @@ def _freed(visit: Visit, name: str) -> tuple[str, bool]:
     return (f"key {name} is free", True) if outcome else (REFUSED[outcome].format(name), False)
 
 
-def history(visit: Visit) -> Response:
-    """List the last events; or a change of many and its tasks, if the URL has its ``bulk``."""
-    bulk = visit.request.args.get("bulk")
-    events = visit.delayq.history(EVENTS) if not bulk else visit.delayq.history(EVENTS, bulk=bulk)
-    return visit.page(
-        "history.html",
-        events=events,
-        bulk=bulk,
-        changed=sum(each.count for each in events if not each.id),
-        shown=sum(1 for each in events if each.id),
-        kept=visit.delayq.services.settings.history,
+def keys(visit: Visit) -> Response:
+    """List the keys that are held after a delivery, or that another task waits for.
+
+    The URL has as ``q`` how they begin, and as ``place`` where the page begins.
+    """
+    args, services = visit.request.args, visit.delayq.services
+    begins = args.get("q", "")
+    held, tasks = gather(
+        partial(
+            held_keys, services, begins, most=SHOWN, seconds=SECOND, place=args.get("place", "")
+        ),
+        partial(_delivered, visit),
     )
+    further = visit.url("keys", q=begins, place=held.place) if held.place else ""
+    return visit.page(
+        "keys.html",
+        q=begins,
+        held=sorted(held.found, key=lambda each: each.until or visit.now),
+        tasks=tasks,
+        further=further,
+        is_cut=bool(further) and len(held.found) < SHOWN,
+        now=visit.now,
+        soon=soon,
+        url=lambda key: visit.url("key", key=key),
+    )
+
+
+def _delivered(visit: Visit) -> dict[str, str]:
+    """Return the names of the tasks that were delivered, by their ids, from the history."""
+    if not visit.delayq.services.settings.history:
+        return {}
+    return {each.id: each.task for each in visit.delayq.history(what=What.HANDED_OVER)}
 
 
 def queues(visit: Visit) -> Response:

@@ -27,12 +27,11 @@ from ...operations.cli.common import soon
 from ...operations.cli.output import behind_which
 from ...operations.health import no_delivery
 from ...operations.status import status_of
-from . import searching, words
+from . import past, searching, words
 from .actions import (
     action_of,
     change,
     edits_of,
-    may_come_back,
     options_of,
     revision_in,
     suiting,
@@ -50,7 +49,6 @@ EVENTS = 5  # of the history, on the overview
 FOLDS = 1_000  # characters of arguments from which they are folded
 RUNS = 4  # of rules, there
 SHOWN_TAGS = 2  # of a task in a list
-OWN_EVENTS = 50  # of one task, on its page
 
 _MINE = "mine."  # before the name of a field that was typed over another revision
 _AT_ONCE = ("run_now", "retry")  # their answer holds for a task that was delivered since
@@ -311,22 +309,7 @@ def one_task(visit: Visit, task_id: str) -> Response:
         return visit.page("unreadable.html", 409, id=task_id, said=str(error), act=act)
     if visit.answer.then is not None:
         visit = visit.unless_changed(_state_of(visit, task_id, found, visit.answer.then))
-    return _gone(visit, task_id) if found is None else _shown(visit, found)
-
-
-def _gone(visit: Visit, task_id: str) -> Response:
-    sentence = visit.answer.sentence or words.answer(visit, "", Outcome.NOT_FOUND, task_id)
-    shown = replace(visit, answer=visit.answer._replace(sentence=sentence))
-    code = 200 if visit.answer.is_done else 404
-    return shown.page(
-        "task.html",
-        code,
-        task=None,
-        id=task_id,
-        moved_from=None,
-        events=_events(visit, task_id),
-        may_come_back=may_come_back(visit, task_id),
-    )
+    return past.left(visit, task_id) if found is None else _shown(visit, found)
 
 
 def _shown(visit: Visit, found: ScheduledTask) -> Response:
@@ -353,7 +336,7 @@ def _shown(visit: Visit, found: ScheduledTask) -> Response:
         problem=wrong.sentence if (wrong := no_delivery(visit.counts)) else "",
         behind=found.behind and f"It {behind_which(found, now, timezone.utc)}.",
         actions=suiting(found.state),
-        events=_events(visit, found.id),
+        events=past.events_of(visit, found.id),
         values=values,
         mine={name: text for name, text in mine.items() if text not in ("", values[name])},
         act=visit.url("task", id=found.id, revision=revision),
@@ -377,13 +360,6 @@ def _look_of(found: ScheduledTask, now: datetime) -> str:
     if found.state is State.DEAD:
         return "red"
     return "amber" if found.paused_by or found.behind or found.due <= now else ""
-
-
-def _events(visit: Visit, task_id: str) -> list[Any]:
-    """Return what happened to a task, as far as a history is kept."""
-    if not visit.delayq.services.settings.history:
-        return []
-    return visit.delayq.history(OWN_EVENTS, of=task_id)
 
 
 def _told_back(
