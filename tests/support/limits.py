@@ -108,6 +108,9 @@ LIMITS = {
     "web_list_look": "contrib.web.looking.LOOK",
     "web_list_shown": "contrib.web.looking.SHOWN",
     "web_others_s": "contrib.web.store_views.SECOND",
+    "web_result_s": "contrib.web.past.WAIT",
+    "web_history_shown": "contrib.web.past.EVENTS",
+    "web_keys_shown": "contrib.web.store_views.SHOWN",
     "web_bulk_s": "contrib.web.many.SECOND",
     "web_again_s": "contrib.web.app.AGAIN",
 }

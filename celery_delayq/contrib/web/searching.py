@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -20,17 +19,14 @@ from urllib.parse import urlencode
 
 from werkzeug.wrappers import Request
 
-from ...core.errors import InvalidOption, UnreadableRecord
 from ...core.store import State
-from ...core.tasks.reading import departure
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.text import counted
 from ...core.threads import gather
 from ...operations import finding
 from ...operations.cli.common import name_of
-from ...operations.pauses import holder
 from ...operations.typed_times import told
-from . import words
+from . import past, words
 from .looking import SHOWN, listed
 from .visit import Mistyped, Visit
 from .words import TIMES
@@ -179,32 +175,7 @@ def where_of(visit: Visit, tokens: list[Token]) -> str | None:
     """Return the URL of the page of an id or a key; ``None`` if nothing is known of it."""
     if len(tokens) != 1 or tokens[0].kind not in ("", *_ALONE):
         return None
-    kind, text, _ = tokens[0]
-    with suppress(InvalidOption):  # too long for either
-        is_task, is_key = gather(
-            (lambda: False) if kind == "key" else partial(_is_task, visit, text),
-            (lambda: False) if kind == "id" else partial(_is_key, visit, text),
-        )
-        if is_task:
-            return visit.url("task", id=text)
-        if is_key:
-            return visit.url("key", key=text)
-    return None
-
-
-def _is_task(visit: Visit, task_id: str) -> bool:
-    try:
-        waits, left = gather(
-            partial(visit.delayq.get, task_id),
-            partial(departure, visit.delayq.services, task_id),
-        )
-    except UnreadableRecord:
-        return True
-    return bool(waits or left)
-
-
-def _is_key(visit: Visit, key: str) -> bool:
-    return holder(visit.delayq, key=key) is not None
+    return past.where_of(visit, tokens[0].text)
 
 
 class Chip(NamedTuple):

@@ -16,8 +16,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from datetime import timezone
+from functools import partial
 from typing import Any, NamedTuple
 
 from werkzeug.exceptions import BadRequest
@@ -29,10 +29,10 @@ from ...core.errors import InvalidOption
 from ...core.leaves import leaf
 from ...core.store import KeyHolder, What, lane_in_words
 from ...core.store.counts import WalkPosition
+from ...core.threads import gather
 from ...operations import finding
 from ...operations.cli.common import soon, with_zone
 from ...operations.cli.operate import NOBODY, REFUSED, sentence_of
-from ...core.threads import gather
 from ...operations.pauses import held_keys
 from ...operations.queues import counts_from
 from .looking import SECOND, SHOWN
