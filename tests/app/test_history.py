@@ -452,7 +452,10 @@ def test_the_next_page_begins_behind_the_last_event_whatever_comes(app, delayq, 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("what", "moved"), ("cursor", "x"), ("cursor", "1:-2"), ("by", 3), ("task", b"t"), ("text", 1)],
+    [
+        *(("what", "moved"), ("cursor", "x"), ("cursor", "1:-2")),
+        *(("by", 3), ("task", b"t"), ("text", 1)),
+    ],
 )
 def test_a_filter_that_is_none_is_an_error(delayq, name, value):
     with pytest.raises(InvalidOption, match=f"^{name} is {value!r}; expected "):

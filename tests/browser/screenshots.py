@@ -33,6 +33,8 @@ VIEWS = {
     "empty": "/tasks?queue=mial",
     "load": "/load?of=day",
     "key": "/key?key=cart:1037",
+    "keys": "/keys",
+    "history-of": "/history?what=cancelled",
     "delivered": f"/task?id={shop.id_of(405)}",
     "cancelled": f"/task?id={shop.id_of(412)}",
 }

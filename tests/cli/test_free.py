@@ -1,5 +1,6 @@
 """`delayq free`: says what holds a key, asks, and frees it."""
 
+import json
 import re
 
 import pytest
@@ -86,3 +87,22 @@ def test_show_takes_an_id_or_a_key(app, misused, refused):
     for line in (["show"], ["show", "a", "--key", "k"]):
         assert misused(*line) == "Error: Name one task, by its id or --key."
     assert refused("show", "--key", "k")[0].startswith("task k is not scheduled in redis://")
+
+
+@pytest.mark.usefixtures("held")
+def test_keys_lists_what_delivered_tasks_hold_and_who_waits_behind(app, run, said):
+    made = app.signature("t").set(task_id="b")
+    app.delayq.schedule(made, at=FAR, key="k", conflict="replace")
+    app.delayq.schedule(app.signature("t"), after=0, key="other", unique_until="finished")
+    app.delayq.schedule(app.signature("t"), at=FAR, key="waits")
+    app.delayq.hand_over()
+
+    head, *rows = said("keys")
+    assert head.split() == ["KEY", "TASK", "SINCE", "(UTC)", "UNTIL", "BEHIND", "IT", "DUE"]
+    assert sorted(row.split()[0] for row in rows) == ["k", "other"]
+    [row] = [json.loads(line) for line in said("keys", "k", "--json")]
+    assert (row["key"], row["id"], row["state"], row["behind"]) == ("k", "a", "left", "b")
+    assert row["behind_due"] == "2100-01-01T00:00:00+00:00"
+    assert row["since"] < row["until"]
+    assert "there are more; --limit ends this list at 1" in run("keys", "-n", "1").output
+    assert [line.split() for line in said("keys", "none")] == [head.split()]

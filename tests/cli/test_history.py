@@ -45,6 +45,7 @@ def test_json_has_a_line_for_each_event(app, said):
     schedule_and_cancel(app)
     cancelled, scheduled = map(json.loads, said("history", "--json"))
     assert cancelled.pop("when") >= scheduled["when"]
+    assert cancelled.pop("cursor") != scheduled["cursor"]
     task = {"id": "a\x1b[2J", "key": "", "task": "shop.add", "queue": "celery", "actor": ""}
     due = "2100-01-01T00:00:00+00:00"
     assert cancelled == {"what": "cancelled", **task, "due": due, "count": 1, "bulk": ""}
@@ -107,3 +108,20 @@ def test_show_tells_the_past_of_a_task_that_waits_and_of_one_that_left(app, run,
     ]  # fmt: skip
     run("--as", "bob", "cancel", "a")
     assert run("show", "a").stdout.splitlines()[0].endswith("cancelled by bob")
+
+
+def test_events_are_picked_by_task_author_kind_and_text_and_go_on_behind_a_cursor(app, said):
+    app.send_task("shop.add", task_id="order-1", delayq_at=FAR, delayq_key="cart:1")
+    app.send_task("shop.sub", task_id="order-2", delayq_at=FAR)
+    with app.delayq.acting("maria"):
+        app.delayq.cancel("order-1")
+
+    def ids(*options):
+        return [json.loads(line)["id"] for line in said("history", "--json", *options)]
+
+    assert ids("--task", "shop.sub") == ["order-2"]
+    assert ids("--by", "mari") == ["order-1"]
+    assert ids("--what", "scheduled") == ["order-2", "order-1"]
+    assert ids("--text", "cart:") == ["order-1", "order-1"]
+    [first] = said("history", "--json", "-n", "1")
+    assert ids("--cursor", json.loads(first)["cursor"]) == ["order-2", "order-1"]

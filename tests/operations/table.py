@@ -418,6 +418,7 @@ OPERATIONS = (
         lambda ready: ready.store.entries.holder("its key").id,
         "left",
         face={"holder": lambda delayq, text: delayq.holder(key=as_key(text))},
+        cli=("keys", "keys a --json"),
     ),
     adds(
         "rewrite",

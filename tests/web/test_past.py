@@ -65,9 +65,7 @@ def test_a_cancelled_task_has_its_name_arguments_and_facts_and_who_cancelled_it_
     assert "Did it run?" not in page.text
 
 
-def test_a_delivered_task_says_when_by_whom_it_is_named_and_what_the_backend_has(
-    delivered, browse
-):
+def test_a_delivered_task_says_when_by_whom_it_is_named_and_what_the_backend_has(delivered, browse):
     delivered.backend.store_result("a", {"sent": 3}, states.SUCCESS)
     page = browse(delivered).get("/task", id="a")
     assert page.status == 200
@@ -114,9 +112,7 @@ def test_without_a_result_backend_the_page_says_so(app, browser, scheduled):
     assert "This app has no result backend: nothing says whether it ran" in page.text
 
 
-def test_a_result_backend_that_hangs_does_not_hold_the_page(
-    delivered, browse, limits, monkeypatch
-):
+def test_a_result_backend_that_hangs_does_not_hold_the_page(delivered, browse, limits, monkeypatch):
     limits(web_result_s=0.05)
     over = threading.Event()
     monkeypatch.setattr(
@@ -395,8 +391,8 @@ def test_keys_are_picked_by_their_beginning(browser):
 def test_keys_go_on_page_by_page(browser, limits):
     limits(web_keys_shown=2)
     pages = [*walk(browser, browser.get("/keys", q="cart"), NEXT)]
-    keys = [re.findall(r"<bdi>(cart:\d)</bdi>", page.html) for page in pages]
-    assert sorted(sum(keys, [])) == ["cart:0", "cart:1", "cart:2"]
+    keys = [key for page in pages for key in re.findall(r"<bdi>(cart:\d)</bdi>", page.html)]
+    assert sorted(keys) == ["cart:0", "cart:1", "cart:2"]
     assert "q=cart" in pages[0].url(NEXT)
 
 

@@ -102,7 +102,7 @@ def history(
     """
     services = delayq.services
     check_limit(limit, "events")
-    wanted = _Wanted(of, bulk, task, by, what, text, cursor)
+    wanted = _Wanted(of=of, bulk=bulk, task=task, by=by, what=what, text=text, cursor=cursor)
     rows = list(islice(wanted.of(_rows(services, limit, wanted)), limit))
     labels = {row.labels[0] for row, _ in rows if row.labels}
     tasks = _by_label(services.app.tasks)
@@ -121,6 +121,7 @@ class _Wanted:
 
     def __init__(
         self,
+        *,
         of: Named | None,
         bulk: str | None,
         task: str | None,
@@ -174,7 +175,7 @@ class _Wanted:
 
     @staticmethod
     def _is_of_task(row: HistoryEntry, label: bytes, lane: str) -> bool:
-        return row.lane == lane or bool(row.labels) and row.labels[0] == label
+        return row.lane == lane or (bool(row.labels) and row.labels[0] == label)
 
 
 def _place_of(cursor: str | None) -> tuple[int, int]:

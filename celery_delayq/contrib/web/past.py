@@ -122,7 +122,9 @@ def _asked(visit: Visit, task_id: str) -> Result:
     if visit.hides:
         shown = type(value).__name__ if is_error else "hidden"
     else:
-        shown = plain(f"{type(value).__name__}: {value}"[:MOST] if is_error else saferepr(value, MOST))
+        shown = plain(
+            f"{type(value).__name__}: {value}"[:MOST] if is_error else saferepr(value, MOST)
+        )
     return Result(
         state,
         worker=str(result.worker or ""),
@@ -245,13 +247,19 @@ def _missing(
         span = f"{lasting(float(seconds))}, and of {counted(tasks)}"
         yield "delayq_remember", f"How a task left is kept for {span}."
     if not settings.history:
-        yield "delayq_history", "It is 0. With it, this page says who did what, and the task's name."
+        yield (
+            "delayq_history",
+            "It is 0. With it, this page says who did what, and the task's name.",
+        )
     elif not events:
         yield "delayq_history", f"The last {settings.history:,} events are kept, and none is of it."
     if is_kept or how in ("handed_over", "skipped", "replaced"):
         return
     if not settings.undo:
-        yield "delayq_undo", "It is 0. With it, a cancelled task keeps its arguments, and can come back."
+        yield (
+            "delayq_undo",
+            "It is 0. With it, a cancelled task keeps its arguments, and can come back.",
+        )
     else:
         seconds, tasks = settings.undo
         span = f"{lasting(float(seconds))}, and for {counted(tasks)}"

@@ -1,6 +1,6 @@
 """``celery -A proj delayq``: commands to look at scheduled tasks, change them, and scan.
 
-    lists     status, list, show -----------------------+
+    lists     status, list, show, keys -----------------+
     change    cancel, reschedule, run-now, retry, ... --+--> operations, through the app's DelayQ
     operate   pause, resume, free, health, scan --------+
 
@@ -27,7 +27,7 @@ from .common import CeleryOption, UsageErrors, handle_preload_options
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _GROUPS = {
-    "Look": ("status", "list", "show", "history", "health", "doctor", "check"),
+    "Look": ("status", "list", "show", "keys", "history", "health", "doctor", "check"),
     "Change": (*(one.command for one in ACTIONS.values() if one.of_one), "undo", "free"),
     "Operate": ("pause", "resume", "rules", "scan", "web"),
     "Move": ("dump", "load", "release", "reshard"),

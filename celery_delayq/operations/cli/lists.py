@@ -1,7 +1,8 @@
-"""The commands that show waiting tasks: ``list``, ``show`` of one task, and ``status``.
+"""The commands that show what is in the store: ``list``, ``show`` of one, ``keys``, ``status``.
 
-A ``list`` has the tasks in due order; ``show`` says why its task has not run yet; ``status`` is the
-state of the store on one screen, urgent problems first:
+A ``list`` has the tasks in due order; ``show`` says why its task has not run yet; ``keys`` has the
+keys that delivered tasks hold; ``status`` is the state of the store on one screen, urgent problems
+first:
 
     delayq  redis://localhost:6379/0  prefix delayq  direct
       ! no scanner is alive: no tasks are delivered; start a worker, or: celery -A proj delayq scan
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from itertools import chain, islice
+from math import inf
 from sys import maxsize
 from typing import Any
 
@@ -26,7 +28,7 @@ import click
 
 from ...core.clock import EPOCH, from_ms
 from ...core.services import Services
-from ...core.store import Counts, Pause, State, lane_in_words
+from ...core.store import Counts, KeyHolder, Pause, State, lane_in_words
 from ...core.tasks import reading
 from ...core.tasks.reading import Picks, in_due_order
 from ...core.tasks.scheduled_task import ScheduledTask, facts_of, line_of_json
@@ -390,6 +392,54 @@ def _past(ctx: click.Context, task_id: str | None, zone: tzinfo) -> Iterator[Lin
         what = event.what.value.replace("_", " ")
         by = f" by {plain(event.actor)}" if event.actor else ""
         yield [(f"{stamp(event.when, zone)} {name_of(zone)}  {what}{by}", "")]
+
+
+@click.command("keys", cls=CeleryCommand, epilog=examples("keys", "keys cart: --json | jq .id"))
+@click.argument("begins", cls=Argument, metavar="[KEY]", default="", help="How the keys begin.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1), default=LIMIT, show_default=True, cls=CeleryOption,
+    help_group="Filter", help="Show at most this many.",
+)  # fmt: skip
+@zoned
+@json_option
+@click.pass_context
+def keys_(ctx: click.Context, /, begins: str, limit: int, as_json: bool, **_: Any) -> None:
+    """List the unique keys that delivered tasks still hold.
+
+    A key that another task waits for is listed too, even if its holder waits itself. `free` frees
+    one.
+    """
+    with UsageErrors(), ErrorSentences():
+        services = delayq_of(ctx).services
+        found = pauses.held_keys(services, begins, most=limit, seconds=inf)
+    if as_json:
+        Screen(ctx).show([(line_of_json(_holder_facts(one)), "")] for one in found.found)
+        return
+    zone, screen = zone_of(ctx), Screen(ctx)
+    titles = ("KEY", "TASK", f"SINCE ({name_of(zone)})", "UNTIL", "BEHIND IT", "DUE")
+    screen.show(table([*map(Column, titles)], (_holder_row(one, zone) for one in found.found)))
+    if found.place:
+        ctx.obj.error(f"there are more; --limit ends this list at {limit:,}")
+
+
+def _holder_row(one: KeyHolder, zone: tzinfo) -> list[str]:
+    times = [at and stamp(at, zone) for at in (one.delivered, one.until, one.behind_due)]
+    since, end, due = (text or "-" for text in times)
+    until_ = end if one.state == "left" else one.state.replace("_", " ")
+    return [plain(one.key), plain(one.id), since, until_, plain(one.behind or "-"), due]
+
+
+def _holder_facts(one: KeyHolder) -> dict[str, Any]:
+    return {
+        "key": one.key,
+        "id": one.id,
+        "state": one.state,
+        "since": one.delivered,
+        "until": one.until,
+        "until_finished": one.until_finished,
+        "behind": one.behind,
+        "behind_due": one.behind_due,
+    }
 
 
 def _begun_so(ctx: click.Context, beginning: str) -> ScheduledTask | None:
