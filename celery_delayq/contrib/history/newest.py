@@ -175,7 +175,7 @@ class _Wanted:
 
     @staticmethod
     def _is_of_task(row: HistoryEntry, label: bytes, lane: str) -> bool:
-        return row.lane == lane or (bool(row.labels) and row.labels[0] == label)
+        return row.lane == lane or (row.labels is not None and row.labels[0] == label)
 
 
 def _place_of(cursor: str | None) -> tuple[int, int]:

@@ -225,8 +225,9 @@ def _undoable(services: Services, bulk: str = "") -> Iterator[tuple[Shard, Undoa
 def _lines_in(shard: Shard, part: str, bulk: str) -> Iterator[Undoable]:
     cursor: bytes | int = 0
     while True:
-        asked = {"part": part, "cursor": cursor, "count": READ, "bulk": bulk, "tells": 1}
-        answer = shard.scripts.call("undoable", **asked)
+        answer = shard.scripts.call(
+            "undoable", part=part, cursor=cursor, count=READ, bulk=bulk, tells=1
+        )
         for row in answer.found:
             name = row.bulk.decode()
             when = from_ms(int(row.when) // 1000)

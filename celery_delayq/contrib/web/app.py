@@ -181,7 +181,7 @@ VIEWS: dict[str, tuple[str, list[str], Callable[[Visit], Response]]] = {
     "undo": ("/undo", _CHANGE, many.undo),
     "paused": ("/paused", _CHANGE, store_views.paused),
     "key": ("/key", _CHANGE, store_views.key),
-    "keys": ("/keys", _READ, store_views.keys),
+    "keys": ("/keys", _READ, store_views.held),
     "history": ("/history", _READ, past.history),
     "rules": ("/rules", _CHANGE, store_views.rules),
     "queues": ("/queues", _READ, store_views.queues),

@@ -173,6 +173,7 @@ def left(visit: Visit, task_id: str) -> Response:
         event = None  # of an earlier task with this id
     task = kept and _task_of(visit, kept.entry)
     bulk = (event.bulk if event else "") or (kept.bulk if kept else "")
+    undo_kept = _undo_setting(visit)
     others, undo = gather(partial(_line_of, visit, bulk), partial(_undo_of, visit, bulk))
     is_known = bool(how or events or kept or result.state)
     code = visit.answer.status if visit.answer.sentence else 200 if is_known else 404
@@ -198,8 +199,8 @@ def left(visit: Visit, task_id: str) -> Response:
         event=event or next(iter(events), None),
         events=events,
         undo_until=_undo_until(visit, when) if kept else None,
-        may_come_back=kept is not None and bool(visit.delayq.services.settings.undo),
-        most=(visit.delayq.services.settings.undo or (0, 0))[1],
+        may_come_back=kept is not None and undo_kept is not None,
+        most=undo_kept[1] if undo_kept else 0,
         bulk=bulk,
         others=others,
         missing=list(_missing(visit, how, events, is_kept=kept is not None)),
@@ -228,12 +229,18 @@ def _undo_of(visit: Visit, bulk: str) -> dict[str, Any]:
     return undo_of(visit, ACTIONS["cancel"], bulk) if bulk else {"undoable": None, "undo": ""}
 
 
+def _undo_setting(visit: Visit) -> tuple[float, int] | None:
+    """Return how long, seconds, and of how many tasks what was cancelled is kept."""
+    kept: Any = visit.delayq.services.settings.undo
+    return (float(kept[0]), kept[1]) if kept else None
+
+
 def _undo_until(visit: Visit, when: datetime | None) -> datetime | None:
     """Return until when the undo of a cancel is kept at least; ``None`` if that is over."""
-    kept = visit.delayq.services.settings.undo
-    if not kept or when is None:
+    kept = _undo_setting(visit)
+    if kept is None or when is None:
         return None
-    until = when + timedelta(seconds=float(kept[0]))
+    until = when + timedelta(seconds=kept[0])
     return until if until > visit.now else None
 
 
@@ -255,14 +262,14 @@ def _missing(
         yield "delayq_history", f"The last {settings.history:,} events are kept, and none is of it."
     if is_kept or how in ("handed_over", "skipped", "replaced"):
         return
-    if not settings.undo:
+    kept = _undo_setting(visit)
+    if kept is None:
         yield (
             "delayq_undo",
             "It is 0. With it, a cancelled task keeps its arguments, and can come back.",
         )
     else:
-        seconds, tasks = settings.undo
-        span = f"{lasting(float(seconds))}, and for {counted(tasks)}"
+        span = f"{lasting(kept[0])}, and of {counted(kept[1])}"
         yield "delayq_undo", f"What was cancelled is kept for {span}, and none is of it."
 
 

@@ -196,27 +196,27 @@ def _freed(visit: Visit, name: str) -> tuple[str, bool]:
     return (f"key {name} is free", True) if outcome else (REFUSED[outcome].format(name), False)
 
 
-def keys(visit: Visit) -> Response:
+def held(visit: Visit) -> Response:
     """List the keys that are held after a delivery, or that another task waits for.
 
     The URL has as ``q`` how they begin, and as ``place`` where the page begins.
     """
     args, services = visit.request.args, visit.delayq.services
     begins = args.get("q", "")
-    held, tasks = gather(
+    found, tasks = gather(
         partial(
             held_keys, services, begins, most=SHOWN, seconds=SECOND, place=args.get("place", "")
         ),
         partial(_delivered, visit),
     )
-    further = visit.url("keys", q=begins, place=held.place) if held.place else ""
+    further = visit.url("keys", q=begins, place=found.place) if found.place else ""
     return visit.page(
         "keys.html",
         q=begins,
-        held=sorted(held.found, key=lambda each: each.until or visit.now),
+        held=sorted(found.found, key=lambda each: each.until or visit.now),
         tasks=tasks,
         further=further,
-        is_cut=bool(further) and len(held.found) < SHOWN,
+        is_cut=bool(further) and len(found.found) < SHOWN,
         now=visit.now,
         soon=soon,
         url=lambda key: visit.url("key", key=key),

@@ -301,7 +301,7 @@ class KeyHolder:
 
 def holder_of(shard: Shard, key: str) -> KeyHolder | None:
     """Return the holder of a key, or ``None``."""
-    asked = {"begins": "", "beyond": "", "score": "", "count": 1, "most": 1}
+    asked: dict[str, Any] = {"begins": "", "beyond": "", "score": "", "count": 1, "most": 1}
     return next(map(_holder, shard.scripts.call("held", key=key, **asked).found), None)
 
 
@@ -330,7 +330,7 @@ def held_keys(
         most: The most to return.
     """
     key, score = last or ("", "")
-    asked = {"key": "", "begins": begins, "beyond": key, "score": score}
+    asked: dict[str, Any] = {"key": "", "begins": begins, "beyond": key, "score": score}
     at, when, found = shard.scripts.call("held", **asked, count=count, most=most)
     return HeldKeys([*map(_holder, found)], (_text(at), _text(when)) if at else None)
 

@@ -250,8 +250,8 @@ class Selection:
 
     Attributes:
         bulk: The name of its changes: one line of the history has it, and what it cancels or
-            moves can be brought back under it, as far as that is kept. A selection that goes on from a cursor
-            may get the name of the one before.
+            moves can be brought back under it, as far as that is kept. A selection that goes on
+            from a cursor may get the name of the one before.
         cursor: The position of the last method or iteration, as text. You can store it, also in a
             URL, and pass it to ``select`` in any process.
     """

@@ -22,7 +22,8 @@ local function word_of(name)
   if not state then return nil end
   local word = state .. quoted('i' .. id)
   if state == 'left' then
-    local when, first, run = string.match(find_tombstone(name_of_key(name)) or '', '^.(%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d*)(f?)$')
+    local stamp = find_tombstone(name_of_key(name)) or ''
+    local when, first, run = string.match(stamp, '^.(%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d*)(f?)$')
     word = word .. quoted('d' .. delivery) .. ':u' .. whole(ends) .. (when and ':t' .. when or '')
       .. (first and first ~= '' and ':f' .. first or '') .. (run == 'f' and ':r' or '')
   end

@@ -13,4 +13,5 @@ local line = kept_line(id)
 local entry = line and entry_in(id, line)
 if not entry then return {} end
 local word = (entry.place == 'dead' and 'DEAD' or 'SCHEDULED') .. ':h' .. #entry.header
-return {entry.when, entry.bulk, word .. (entry.error ~= '' and quoted('e' .. entry.error) or ''), entry.record, entry.template}
+if entry.error ~= '' then word = word .. quoted('e' .. entry.error) end
+return {entry.when, entry.bulk, word, entry.record, entry.template}
