@@ -84,9 +84,9 @@ def test_the_reading_commands_print_json(shop, run, line):
 
     said, status = run(f"delayq {line.format(id='order-42')}")
 
-    # These print a line for each finding or event; here there is none.
+    # These print a line for each finding, event or key; here there is none.
     assert said.startswith("{") or (
-        line.startswith(("check", "history", "rules", "undo")),
+        line.startswith(("check", "history", "keys", "rules", "undo")),
         said,
         status,
     ) == (

@@ -61,7 +61,7 @@ _NO_HISTORY = "Nothing is kept: the setting delayq_history is 0."
     help="Only what somebody did whose name has this text.",
 )  # fmt: skip
 @click.option(
-    "--what", type=click.Choice([what.value for what in What]), cls=CeleryOption,
+    "--what", type=click.Choice([what.value for what in What]), metavar="KIND", cls=CeleryOption,
     help_group="Filter", help="Only events of this kind.",
 )  # fmt: skip
 @click.option(

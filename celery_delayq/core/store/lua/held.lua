@@ -1,4 +1,4 @@
---[[ held: who holds unique keys: one key, or those of `held` page by page, in the order of their times there.
+--[[ held: the holders of unique keys: of one key, or of those in `held` page by page, in the order of their times there.
 
 text     key     only this key, wherever its holder is; empty: the keys of `held`
 text     begins  of those, only keys that begin so
@@ -14,7 +14,7 @@ Returns  the last key that was looked at, and its time in `held`, ms; empty at t
          holds it at the latest, ms; f the first such time, which its hand-over set, and t when it was delivered, ms, if
          that is known; and r, if it is held until its run has finished. All with b the id of the entry behind it, if any,
          and n when that one is due, ms
-Cost     O(log N), and O(log N) a key that is looked at; if `beyond` is gone, its time comes again
+Cost     O(log N) a key that is looked at, and O(M), M keys with the time of `beyond`
 Keeps    changes nothing
 ]]
 local function word_of(name)
@@ -36,11 +36,19 @@ if key ~= '' then
   local word = word_of(key)
   return {'', '', word and {key, word} or {}}
 end
-local first = 0
-if beyond ~= '' then
-  local is_there = redis.call('ZSCORE', keys.held, beyond) == score
-  first = is_there and redis.call('ZRANK', keys.held, beyond) + 1 or redis.call('ZCOUNT', keys.held, '-inf', '(' .. score)
+-- Where the keys behind `beyond` begin. Its time comes again if it has another one by now.
+local function rank_beyond()
+  local rank = redis.call('ZCOUNT', keys.held, '-inf', '(' .. score)
+  if redis.call('ZSCORE', keys.held, beyond) ~= score then return rank end
+  while true do
+    for _, name in ipairs(redis.call('ZRANGE', keys.held, rank, rank + count - 1)) do
+      rank = rank + 1
+      if name == beyond then return rank end
+    end
+  end
 end
+
+local first = beyond ~= '' and rank_beyond() or 0
 local rows, found = redis.call('ZRANGE', keys.held, first, first + count - 1, 'WITHSCORES'), {}
 for at = 1, #rows, 2 do
   local name = rows[at]
