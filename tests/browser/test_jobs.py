@@ -197,6 +197,28 @@ def test_11_a_dead_task_says_why_and_is_retried_or_removed(app, hand):
     assert hand.clicks <= 6
 
 
+def test_12_who_cancelled_a_task(app, hand):
+    with app.delayq.acting("maria"):
+        app.delayq.cancel(CART)
+    hand.click("link", "Tasks", exact=True)
+    hand.search(CART)
+    hand.reads("Cancelled by maria")
+    hand.reads("cart-1000")
+    assert hand.clicks <= 1
+
+
+def test_13_a_key_that_a_delivered_task_holds_is_freed(app, hand, redis):
+    held = {"delayq_key": "report:1", "delayq_unique_until": "finished"}
+    app.send_task("shop.reorder", ("x",), delayq_at=redis_ms(redis) / 1000 - 1, **held)
+    app.delayq.hand_over()
+    hand.click("link", "Keys", exact=True)
+    hand.reads("report:1")
+    hand.take(hand.page.get_by_role("row", name="report:1").get_by_text("Free"))
+    hand.click("button", "Free the key")
+    assert app.delayq.holder(key="report:1") is None
+    assert hand.clicks <= 3
+
+
 def test_14_what_a_rule_does_next(hand):
     hand.click("link", "digest")
     hand.reads("0 9 * * mon-fri")
