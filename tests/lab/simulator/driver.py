@@ -202,7 +202,7 @@ class Caller:
             entries=self._entries,
             hooks=Hooks(),
             timezone=timezone.utc,
-            settings=SimpleNamespace(history=0),
+            settings=SimpleNamespace(history=0, undo=0),
         )
         picks = Picks(tag=[*one.tags[:1]] or None, all=not one.tags, cursor=cursor)
         found = Selection(services, picks)
