@@ -47,7 +47,7 @@ def metadata(wheel, name):
 def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel):
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    kinds = ("*.py", "*.lua", "*.yml", "*.json", "*.html", "*.css", "*.js", "py.typed")
+    kinds = ("*.py", "*.lua", "*.yml", "*.json", "*.html", "*.css", "*.js", "*.svg", "py.typed")
     found = {path for kind in kinds for path in PACKAGE.rglob(kind)}
     kept = {path for path in found if PACKAGE / "docs" not in path.parents}
     assert packed == {path.relative_to(ROOT).as_posix() for path in kept}
