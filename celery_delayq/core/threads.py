@@ -175,8 +175,6 @@ def _is_killed(error: BaseException) -> bool:
 
 # As many calls as go on at once in a process; others wait for a thread.
 THREADS = 8
-_UNHURRIED = threading.BoundedSemaphore(THREADS)  # those of `within`
-
 #: Whether :func:`gather` makes its calls at once, in this context.
 AT_ONCE: ContextVar[bool] = ContextVar("delayq_at_once", default=False)
 
@@ -210,18 +208,31 @@ def within(seconds: float, call: Callable[[], R]) -> R:
         concurrent.futures.TimeoutError: there is no answer in time. The call goes on.
     """
     made: Future[R] = Future()
-    if not _UNHURRIED.acquire(blocking=False):
+    free = _free(os.getpid())
+    if not free.acquire(blocking=False):
         raise NoAnswer
 
     def run() -> None:
         try:
             _answer(call, made)
         finally:
-            _UNHURRIED.release()
+            free.release()
 
-    run_here = partial(copy_context().run, run)
-    threading.Thread(target=run_here, name="delayq-within", daemon=True).start()
+    thread = threading.Thread(
+        target=partial(copy_context().run, run), name="delayq-within", daemon=True
+    )
+    try:
+        thread.start()
+    except BaseException:  # this process can have no more threads
+        free.release()
+        raise
     return made.result(seconds)
+
+
+@cache
+def _free(_process: int) -> threading.BoundedSemaphore:
+    # A forked child has none of the calls that go on in its parent.
+    return threading.BoundedSemaphore(THREADS)
 
 
 class Once:

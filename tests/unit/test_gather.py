@@ -5,8 +5,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from celery_delayq.core.threads import AT_ONCE, gather
-from tests.support.waiting import PATIENCE
+from celery_delayq.core.threads import AT_ONCE, THREADS, NoAnswer, gather, within
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.core
 
@@ -55,3 +55,23 @@ def test_the_error_of_the_first_call_that_failed_comes_when_all_have_ended(at_on
 def test_calls_within_a_call_are_made_at_once_too(at_once):
     here = threading.Barrier(4, timeout=PATIENCE)
     assert gather(lambda: gather(here.wait, here.wait), lambda: gather(here.wait, here.wait))
+
+
+def test_a_call_without_an_answer_in_time_goes_on_and_frees_its_place_when_it_ends():
+    over, made = threading.Event(), []
+    for _ in range(THREADS):
+        with pytest.raises(NoAnswer):
+            within(0, lambda: over.wait(PATIENCE))
+    with pytest.raises(NoAnswer):
+        within(PATIENCE, lambda: made.append("one too many"))
+    over.set()
+    eventually(lambda: _is_made(made))
+    assert made == ["made"]
+
+
+def _is_made(made):
+    try:
+        within(PATIENCE, lambda: made.append("made"))
+    except NoAnswer:
+        return False
+    return True

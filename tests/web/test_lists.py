@@ -242,6 +242,21 @@ def test_an_id_or_a_key_leads_to_its_page(app, browser, name):
         assert browser.get("/tasks", q=q).location == "/task?id=other"
 
 
+def test_a_name_that_is_said_to_be_an_id_or_a_key_leads_to_no_other(app, browser):
+    app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="b")
+    app.send_task("t", task_id="b", delayq_at=FAR, delayq_key="c")
+    assert browser.get("/tasks", q="id:b").location == "/task?id=b"
+    assert browser.get("/tasks", q="key:b").location == "/task?id=a"
+    assert browser.get("/tasks", q="id:c").location == "/tasks?id=c"
+
+
+def test_an_old_link_to_a_list_of_one_id_leads_to_what_is_known_of_it(app, browser):
+    app.send_task("t", task_id="a", delayq_at=FAR, delayq_key="k")
+    assert browser.get("/tasks", id="a").ids == ["a"]
+    app.delayq.cancel("a")
+    assert browser.get("/tasks", id="a").location == "/task?id=a&back=id%3Da"
+
+
 def test_the_beginning_of_an_id_lists_those_that_begin_so(app, browser):
     ids = [f"8b0ce8b4-1f0f-4cd5-9a1c-9d1f7b6f7a5{number}" for number in range(2)]
     for each in (*ids, "8b0ce8b5-1f0f-4cd5-9a1c-9d1f7b6f7a53"):
@@ -254,7 +269,7 @@ def test_tasks_have_each_text_of_a_search_in_their_arguments(browser, scheduled)
     scheduled("a", "red shoes")
     scheduled("b", "red hat")
     scheduled("c", "shoes, red")
-    assert sorted(browser.get(browser.get("/tasks", q="shoes red").location).ids) == ["a", "c"]
+    assert sorted(browser.get(browser.get("/tasks", q="red shoes").location).ids) == ["a", "c"]
     assert browser.get(browser.get("/tasks", q='"red shoes"').location).ids == ["a"]
 
 

@@ -24,7 +24,7 @@ from werkzeug.wrappers import Response
 
 from ...core.clock import from_ms
 from ...core.errors import InvalidOption, UnreadableRecord
-from ...core.store import Outcome, What
+from ...core.store import Departure, Outcome, What
 from ...core.store.keys import checked_id, checked_name
 from ...core.tasks import reading
 from ...core.tasks.reading import QueueNames
@@ -164,13 +164,7 @@ def left(visit: Visit, task_id: str) -> Response:
         partial(_result_of, visit, task_id),
         partial(_workers, visit, task_id),
     )
-    event = next((each for each in events if each.what in _LEAVES), None)
-    when, how = (from_ms(departure.when_ms), departure.how) if departure else (None, "")
-    if event is not None and (when is None or abs(event.when - when) <= timedelta(milliseconds=1)):
-        # A tombstone has fewer words. That a copy may have been delivered, only a tombstone says.
-        when, how = event.when, how if how == "uncertain" else event.what.value
-    elif event is not None and when is not None:
-        event = None  # of an earlier task with this id
+    how, when, event = _how_it_left(departure, events)
     task = kept and _task_of(visit, kept.entry)
     bulk = (event.bulk if event else "") or (kept.bulk if kept else "")
     undo_kept = _undo_setting(visit)
@@ -206,6 +200,20 @@ def left(visit: Visit, task_id: str) -> Response:
         missing=list(_missing(visit, how, events, is_kept=kept is not None)),
         **undo,
     )
+
+
+def _how_it_left(
+    departure: Departure | None, events: list[Any]
+) -> tuple[str, datetime | None, Any | None]:
+    """Return how and when a task left, as far as that is known, and its event."""
+    event = next((each for each in events if each.what in _LEAVES), None)
+    when, how = (from_ms(departure.when_ms), departure.how) if departure else (None, "")
+    if event is None:
+        return how, when, None
+    if when is None or abs(event.when - when) <= timedelta(milliseconds=1):
+        # A tombstone has fewer words. That a copy may have been delivered, only a tombstone says.
+        return how if how == "uncertain" else event.what.value, event.when, event
+    return how, when, None  # the event is of an earlier task with this id
 
 
 def _task_of(visit: Visit, entry: Any) -> ScheduledTask:
@@ -305,24 +313,33 @@ def history(visit: Visit) -> Response:
     )
 
 
-def where_of(visit: Visit, text: str) -> str | None:
+def where_of(visit: Visit, text: str, kind: str = "") -> str | None:
     """Return the URL of the page about an exact id or key; ``None`` if nothing is known of it.
 
     That is the page of a task that waits, or left, with this id; of a key that a delivered task
     holds; or of the task that has, or had last, this key.
+
+    Args:
+        visit: The visit.
+        text: The id or the key.
+        kind: ``id`` or ``key``, if it is known to be that.
     """
-    services = visit.delayq.services
+    services, is_id, is_key = visit.delayq.services, kind != "key", kind != "id"
     with suppress(InvalidOption):
         checked_id(text)
-        if _is_known(visit, text):
+        if is_id and _is_known(visit, text):
             return visit.url("task", id=text)
-        holder = services.entries.holder(checked_name("key", text))
+        holder = services.entries.holder(checked_name("key", text)) if is_key else None
         if holder is not None:
             is_held = holder.state == "left"
             return visit.url("key", key=text) if is_held else visit.url("task", id=holder.id)
         if services.settings.history:
             events = visit.delayq.history(NAMED, text=text)
-            named = (each.id for each in events if text in (each.id, each.key))
+            named = (
+                each.id
+                for each in events
+                if (is_id and each.id == text) or (is_key and each.key == text)
+            )
             if found := next(named, None):
                 return visit.url("task", id=found)
     return None

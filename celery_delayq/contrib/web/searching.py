@@ -175,7 +175,7 @@ def where_of(visit: Visit, tokens: list[Token]) -> str | None:
     """Return the URL of the page of an id or a key; ``None`` if nothing is known of it."""
     if len(tokens) != 1 or tokens[0].kind not in ("", *_ALONE):
         return None
-    return past.where_of(visit, tokens[0].text)
+    return past.where_of(visit, tokens[0].text, tokens[0].kind)
 
 
 class Chip(NamedTuple):

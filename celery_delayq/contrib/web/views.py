@@ -120,15 +120,25 @@ def tasks(visit: Visit) -> Response:
             partial(finding.names_of, visit.delayq),
             partial(_tagged, visit, given),
         )
+        is_none = not (found.tasks or found.further or cursor)
+        for kind, name in by.items():  # it may have left
+            if is_none and (there := past.where_of(visit, name, kind)):
+                return redirect(there, 303)
         span = searching.span_in_words(visit)
     except (Mistyped, InvalidOption) as error:
         visit, found = _refused(visit, error, "q"), Found([], {})
         names, tagged, span = finding.names_of(visit.delayq), None, ""
-    order = order_of(visit)
+    return _list(visit, found, names, tagged=tagged, span=span, is_named=bool(by))
+
+
+def _list(
+    visit: Visit, found: Found, names: Any, *, tagged: int | None, span: str, is_named: bool
+) -> Response:
+    """Return a page of the list."""
+    args, given, order = visit.request.args, in_url(visit), order_of(visit)
     texts = [text for text in args.getlist("text") if text]
     kept = {**given, "text": texts, "order": order}
     rows = [_row(visit, task, visit.now) for task in found.tasks]
-    filtered = bool(by or texts or given.keys() & FILTERS.keys())
     is_none = not (found.tasks or found.further or visit.answer.sentence)
     is_dead = given.get("state") == [State.DEAD.value]
     return visit.page(
@@ -136,7 +146,7 @@ def tasks(visit: Visit) -> Response:
         title="Dead tasks" if is_dead else "Tasks",
         heading=counted(tagged) if tagged else "Dead tasks" if is_dead else "Tasks",
         given=given,
-        filtered=filtered,
+        filtered=bool(is_named or texts or given.keys() & FILTERS.keys()),
         rows=rows,
         days=_by_day(visit, rows),
         looked_to=found.looked_to,
@@ -151,11 +161,11 @@ def tasks(visit: Visit) -> Response:
         actions=suiting_some(found.tasks),
         opened="all" in args,
         change_all=_url(visit, "all", "1"),
-        everything="" if by or texts else visit.url("everything", **given),
+        everything="" if is_named or texts else visit.url("everything", **given),
         words=searching.suggested(names, found.tasks),
         queues=names[1],
         tagged=tagged,
-        tries=searching.tries(visit) if is_none and not by else [],
+        tries=searching.tries(visit) if is_none and not is_named else [],
         kept=bool(visit.delayq.services.settings.history),
     )
 
