@@ -423,6 +423,15 @@ def test_a_process_goes_on_with_its_own_claim_unless_another_one_has_it(delayq, 
     assert len(runs(delayq)) == 1
 
 
+def test_a_claim_on_a_shard_that_the_store_has_no_more_keeps_back_no_other(delayq, report):
+    delayq.every("r", report.s(), DAILY)
+    entries = delayq.services.entries
+    shard = store.shard_for(entries, "r")
+    claims = [(len(entries.shards), "1", []), (shard.number, store.claim(shard).claim, [])]
+    writing.write_claimed(delayq.services, claims)
+    assert len(runs(delayq)) == 1
+
+
 def test_a_claim_is_given_up_at_once_by_a_process_that_cannot_make_the_run(app, delayq, report):
     delayq.every("r", report.s(), DAILY)
     app.conf.task_always_eager = True

@@ -319,6 +319,8 @@ def write_claimed(services: Services, claims: Claims, seconds: float = math.inf)
     """Write the runs of rules that a writer has claimed, and of others."""
     shards = services.entries.unasked_shards
     for number, held, skipped in claims:
+        if number >= len(shards):  # the store has fewer by now, and none of its claims
+            continue
         try:
             _write(services, shards[number], held, skipped, seconds)
         except StoreError as error:
