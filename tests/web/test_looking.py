@@ -364,3 +364,14 @@ def test_the_icon_shows_an_alarm_and_is_kept_by_its_hash(app, browser, scheduled
     assert browser.get(calm).headers["Content-Type"].startswith("image/svg+xml")
     app.delayq.pause(all=True)
     assert browser.get("/").url(icon) == calm
+
+
+@pytest.mark.parametrize("zone", ["", "Asia/Kolkata", "Europe/Berlin"])
+@pytest.mark.parametrize("time", ["11:15", "11:45"])
+def test_a_half_hour_opens_the_hour_in_the_zone_of_the_viewer_that_has_it(
+    browser, scheduled, zone, time
+):
+    scheduled("a", at=datetime.fromisoformat(f"2100-01-01T{time}:00+00:00").timestamp())
+    [(url, *_)] = bars(browser.get("/load?of=day&begin=2100-01-01"))
+    page = browser.get(f"{url}&zone={zone}")
+    assert "1 task is due from" in page.text

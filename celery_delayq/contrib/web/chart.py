@@ -134,9 +134,7 @@ def chart_of(visit: Visit, name: str, begin: datetime | None = None) -> Chart:
             height,
         )
         first = begin + at * spans.length
-        bars.append(
-            Bar(*place, count, first, first + spans.length, _url(visit, spans, first, zone))
-        )
+        bars.append(Bar(*place, count, first, first + spans.length, _url(visit, spans, first)))
     most = max(bars, key=lambda bar: bar.tasks)
     peak = most if most.tasks else None
     return Chart(
@@ -203,11 +201,9 @@ def _load_url(visit: Visit, name: str, begin: datetime) -> str:
     return visit.url("load", of=name, begin=begin.isoformat(), zone=zone)
 
 
-def _url(visit: Visit, spans: Spans, begin: datetime, zone: tzinfo) -> str:
-    if spans.opens:
-        opened = SPANS[spans.opens]
-        first = floor(begin, opened.bars * opened.length, zone)
-        return _load_url(visit, spans.opens, first)
+def _url(visit: Visit, spans: Spans, begin: datetime) -> str:
+    if spans.opens:  # a chart begins on the clock of the viewer, whose zone the script adds
+        return _load_url(visit, spans.opens, begin)
     end = begin + spans.length
     return visit.url("tasks", after=begin.isoformat(), before=end.isoformat())
 
