@@ -214,20 +214,21 @@ def test_a_hundred_connections_are_the_most(connect):
         client.pool.give(connection)
 
 
-def test_close_closes_every_connection_and_the_next_call_opens_one(connect, redis_server):
-    def ours():
-        return [
-            one for one in redis_server.client().client_list() if one["name"] == "celery_delayq"
-        ]
+def test_close_closes_every_connection_and_the_next_call_opens_one(connect, raw):
+    client, numbers = connect(), set()
+    held = [client.pool.take(time.monotonic() + 30) for _ in range(3)]
+    for connection in held:
+        connection.send_command("CLIENT", "ID")
+        numbers.add(connection.read_response())
+        client.pool.give(connection)
 
-    # Redis may not have noticed yet that another test's connections are closed.
-    eventually(lambda: not ours())
-    client = connect()
-    client.execute("ping", PING)
-    assert len(ours()) == 1
+    def opened():
+        return numbers & {int(one["id"]) for one in raw.client_list()}
+
+    assert len(opened()) == 3
     client.close()
     client.close()
-    eventually(lambda: not ours())
+    eventually(lambda: not opened())
     assert client.execute("ping", PING) == b"PONG"
 
 
