@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from ...core.services import Services
 from ...core.store import State
 from ...core.tasks.reading import ahead
 from ...core.tasks.scheduled_task import ScheduledTask
+from ...core.threads import gather
 from ...operations import finding
 from . import words
 from .visit import Visit
@@ -146,7 +148,7 @@ def look(visit: Visit, picking: dict[str, Any], *, newest: bool, cursor: str | N
 
 def _range(visit: Visit, picking: dict[str, Any], *, newest: bool) -> tuple[int, int]:
     """Return the due times between which to look: the first one, and just after the last one."""
-    ends = [next(visit.delayq.tasks(newest_first=way, limit=1), None) for way in (False, True)]
+    ends = gather(*(partial(_end, visit, newest=newest) for newest in (False, True)))
     if ends[0] is None or ends[1] is None:
         return 0, 0
     first, end = _ms(ends[0].due), _ms(ends[1].due) + 1
@@ -156,6 +158,10 @@ def _range(visit: Visit, picking: dict[str, Any], *, newest: bool) -> tuple[int,
         end = min(end, _ms(picking["before_due"]))
     at = visit.number("at", default=end if newest else first)
     return (first, min(end, at + 1)) if newest else (max(first, at), end)
+
+
+def _end(visit: Visit, *, newest: bool) -> ScheduledTask | None:
+    return next(visit.delayq.tasks(newest_first=newest, limit=1), None)
 
 
 def _window(services: Services, first: int, end: int, *, newest: bool) -> tuple[int, int]:

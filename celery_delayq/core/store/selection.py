@@ -106,6 +106,7 @@ class Position:
 
 
 _BEGIN = Position()
+_UNBOUND = 2**47 - 2  # no insertion number is more, see lua/prelude/inconsistencies.lua
 
 
 @dataclass(frozen=True)
@@ -146,12 +147,14 @@ class Walk:
         chosen: The filter.
         store: The store's name when the walk began.
         last: The last insertion number then.
+        first: The first step by the first tag, if it was read with them.
     """
 
     shard: Shard
     chosen: Filter
     store: str
     last: int
+    first: Any = None
 
     def pages(self, behind: Position = _BEGIN) -> Iterator[list[bytes]]:
         """Yield members that may match, in order, after *behind*.
@@ -173,8 +176,10 @@ class Walk:
             yield len(met) - before
 
     def _tagged(self, behind: Position) -> Iterator[list[bytes]]:
-        filters = (replace(self.chosen, tags=(tag,)) for tag in self.chosen.tags)
-        walks = (replace(self, chosen=chosen) for chosen in filters)
+        filters = [replace(self.chosen, tags=(tag,)) for tag in self.chosen.tags]
+        walks = [replace(self, chosen=chosen, first=None) for chosen in filters]
+        if behind == _BEGIN:
+            walks[0] = replace(walks[0], first=self.first)
         found = merge(*(walk._of_tag(behind) for walk in walks), key=_sorting)
         # Once each: an entry may have several of the tags, and an aborted script may have left a
         # member with another last bit.
@@ -183,12 +188,12 @@ class Walk:
             yield page
 
     def _of_tag(self, behind: Position) -> Iterator[bytes]:
-        cursor = b"1"
-        while cursor != b"0":
+        step = self.first or self._step(way="tag", after=behind.number, upto=self.last, count=PAGE)
+        yield from step.members
+        while step.cursor != b"0":
+            behind = Position.of(step.members[-1]) if step.members else behind
             step = self._step(way="tag", after=behind.number, upto=self.last, count=PAGE)
             yield from step.members
-            cursor = step.cursor
-            behind = Position.of(step.members[-1]) if step.members else behind
 
     def _passes(self, behind: Position) -> Iterator[list[bytes]]:
         is_full = True
@@ -226,7 +231,7 @@ class Walk:
 
     def _step(self, **asked: Any) -> Any:
         found = _sift(self.shard, filter=self.chosen.text, **asked)
-        here = found.store.decode(errors="backslashreplace")
+        here = _name_in(found)
         if here != self.store:
             raise StoreDiffers("name", here, self.store)
         return found
@@ -234,6 +239,10 @@ class Walk:
 
 def begin(shard: Shard, chosen: Filter) -> Walk:
     """Return a walk over the entries that are there now."""
+    if chosen.tags:
+        first = _sift(shard, way="tag", upto=_UNBOUND, filter=chosen.text)
+        if first.store:
+            return Walk(shard, chosen, _name_in(first), first.last, first)
     return Walk(shard, chosen, *start(shard))
 
 
@@ -243,7 +252,12 @@ def start(shard: Shard) -> tuple[str, int]:
     if not found.store:
         shard.calls.join()
         found = _sift(shard, way="start")
-    return found.store.decode(errors="backslashreplace"), found.last
+    return _name_in(found), found.last
+
+
+def _name_in(found: Any) -> str:
+    name: str = found.store.decode(errors="backslashreplace")
+    return name
 
 
 def dead_member(shard: Shard, task_id: str) -> bytes | None:
