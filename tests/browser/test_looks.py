@@ -138,6 +138,9 @@ def test_a_chart_says_what_a_bar_means_in_the_zone_and_words_of_the_viewer(fille
     assert titles
     for title in titles:
         assert re.fullmatch(r"\d+ tasks?, (today|tomorrow) \d\d:\d\d to \d\d:\d\d", title)
+    label = page.locator("svg[data-of=hour] text.peak").text_content()
+    spoken = page.locator("figcaption", has_text="Next hour").text_content()
+    assert spoken.endswith(f"; the most, {label}.")
     # The marks are the full ten minutes, hours and days of the viewer's zone.
     marks = hour.locator(".marks text").all_text_contents()
     assert 5 <= len(marks) <= 7

@@ -106,6 +106,16 @@ def test_each_field_of_an_edit_changes_its_part_alone(app, browser, scheduled, t
     assert after.due == before.due
 
 
+def test_an_edit_that_changes_nothing_says_so(app, browser, scheduled):
+    before = scheduled("a", tags=["blue", "green"])
+    page = browser.change(
+        form_of(browser), action="edit", priority="0", tags="green\r\nblue", args="[1]"
+    )
+    said = "the task has all of these values already; nothing was changed"
+    assert (page.status, page.said) == (400, said)
+    assert app.delayq.get("a").revision == before.revision
+
+
 EDIT = {"action": "edit", "queue": "fast", "priority": "3", "args": "[2]"}
 LONG = '["' + "x" * 5_000
 

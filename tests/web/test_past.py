@@ -156,7 +156,7 @@ def test_the_workers_are_asked_by_a_link_and_only_then(delivered, browse, monkey
 
 @pytest.mark.parametrize(
     ("answer", "said"),
-    [(None, "No worker answered within 1 s."), ({"w": {}}, "1 worker answered, and none has it.")],
+    [(None, "No worker answered within 1 s."), ({"w": {}}, "1 worker answered, and none has it:")],
 )
 def test_workers_that_do_not_have_it_are_told_from_those_that_are_silent(
     delivered, browse, monkeypatch, answer, said

@@ -190,6 +190,7 @@ def edits_of(visit: Visit, task: ScheduledTask) -> dict[str, Any]:
     """Return the arguments of an edit: the values in the form that differ from the task's.
 
     Raises:
+        BadRequest: none differs.
         InvalidOption: a value is none of its field.
     """
     form, shown = visit.request.form, values_of(visit, task)
@@ -199,14 +200,18 @@ def edits_of(visit: Visit, task: ScheduledTask) -> dict[str, Any]:
     for name, text in changed.items():
         if name == "tags":
             tags = [tag for tag in text.split("\n") if tag]
-            edits["add_tags"] = [tag for tag in tags if tag not in task.tags]
-            edits["remove_tags"] = [tag for tag in task.tags if tag not in tags]
+            added = [tag for tag in tags if tag not in task.tags]
+            removed = [tag for tag in task.tags if tag not in tags]
+            edits |= {"add_tags": added} if added else {}
+            edits |= {"remove_tags": removed} if removed else {}
         elif name == "expires":
             edits[name] = _expires(visit, text)
         elif name in ("args", "kwargs"):
             edits[name] = _json(name, text)
         else:
             edits[name] = _READ[name](text)
+    if not edits:
+        raise BadRequest("the task has all of these values already; nothing was changed")
     return edits
 
 

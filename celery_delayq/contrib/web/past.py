@@ -151,7 +151,8 @@ def _workers(visit: Visit, task_id: str) -> list[str] | None:
     ]
     if not told:
         return [f"No worker answered within {lasting(WORKERS_WAIT)}."]
-    return found or [f"{counted(len(told), 'worker')} answered, and none has it."]
+    none = f"{counted(len(told), 'worker')} answered, and none has it"
+    return found or [f"{none}: it is in its queue still, has ended, or is at one that is silent."]
 
 
 def left(visit: Visit, task_id: str) -> Response:
