@@ -25,12 +25,13 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as NoAnswer
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import cache, partial, wraps
+from itertools import chain, islice
 from random import SystemRandom
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -197,6 +198,22 @@ def gather(*calls: Callable[[], Any]) -> list[Any]:
     _answer(calls[-1], made[-1])
     wait(made)
     return [answer.result() for answer in made]
+
+
+def begun(parts: Iterable[Iterator[R]]) -> list[Iterator[R]]:
+    """Return the same iterators; where :data:`AT_ONCE` is set, the first of each is read at once.
+
+    Raises:
+        Exception: what the first of them that failed raised.
+    """
+    if not AT_ONCE.get():
+        return [*parts]
+    return gather(*(partial(_begun, part) for part in parts))
+
+
+def _begun(part: Iterator[R]) -> Iterator[R]:
+    first = list(islice(part, 1))
+    return chain(first, part)
 
 
 def within(seconds: float, call: Callable[[], R]) -> R:

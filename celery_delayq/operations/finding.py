@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from functools import partial
 from heapq import merge
 from itertools import groupby, islice
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from ..core.services import HasServices, Services
 from ..core.store.calls import Shard
 from ..core.store.scripts import Scripts
 from ..core.tasks import reading
+from ..core.threads import begun, gather
 
 MOST_IDS = 20  # that a text is the beginning of, to choose from
 SHORTEST = 6  # characters of an id's beginning; shorter ones have too many matches
@@ -46,13 +48,16 @@ class Ids(NamedTuple):
     looked_at: int
 
 
-def ids_with(services: Services, beginning: str, *, seconds: float, place: str = "") -> Ids:
+def ids_with(
+    services: Services, beginning: str, *, seconds: float, most: int, place: str = ""
+) -> Ids:
     """Look for entries whose id begins with a text, for some seconds.
 
     Args:
         services: The app's services.
         beginning: At least :data:`SHORTEST` characters.
         seconds: When to stop; at least one part of the records is looked at.
+        most: How many are enough; a part may have some more.
         place: Where to begin, from an earlier answer.
 
     Raises:
@@ -65,15 +70,17 @@ def ids_with(services: Services, beginning: str, *, seconds: float, place: str =
         )
     number, cursor, looked_at = _read(place or "0:0:0", len(services.entries.shards))
     pattern = _MAGIC.sub(rb"\\\1", _bytes(beginning)) + b"*"
-    until, found = clock.monotonic() + seconds, list[str]()
+    until, found, count = clock.monotonic() + seconds, list[str](), min(most, _STEP)
     while number < len(services.entries.shards):
         scripts = services.entries.shards[number].scripts
-        after, matches = _ask(scripts, "HSCAN", "records", cursor, "MATCH", pattern, "COUNT", _STEP)
+        after, matches = _ask(scripts, "HSCAN", "records", cursor, "MATCH", pattern, "COUNT", count)
         found += [each.decode(errors="backslashreplace") for each in matches[::2]]
-        cursor, looked_at = after.decode(), looked_at + _STEP
+        cursor, looked_at = after.decode(), looked_at + count
+        # Records have no order, so the next part has about twice as many matches at most.
+        count = min(2 * count, _STEP)
         if cursor == "0":
             number += 1
-        if clock.monotonic() >= until:
+        if clock.monotonic() >= until or len(found) >= most:
             break
     is_over = number == len(services.entries.shards)
     # While Redis resizes the hash, HSCAN may return an entry twice.
@@ -89,7 +96,7 @@ def ids_from(delayq: HasServices, beginning: str) -> list[str]:
     """
     found, place = set[str](), ""
     while len(found) < MOST_IDS:
-        ids = ids_with(delayq.services, beginning, seconds=1, place=place)
+        ids = ids_with(delayq.services, beginning, seconds=1, most=MOST_IDS, place=place)
         found, place = found | {*ids.found}, ids.place
         if not place:
             break
@@ -102,7 +109,7 @@ def tags_with(services: Services, beginning: str, most: int) -> list[str]:
     Raises:
         StoreError: Redis cannot be reached.
     """
-    all_of_them = merge(*(_tags_of(shard, beginning) for shard in services.entries.shards))
+    all_of_them = merge(*begun(_tags_of(shard, beginning) for shard in services.entries.shards))
     return list(islice((tag for tag, _ in groupby(all_of_them)), most))
 
 
@@ -114,8 +121,9 @@ def tag_count(services: Services, tag: str) -> int:
     """
     name = _bytes(tag)
     bounds = b"[" + name + b"\0", b"(" + name + b"\x01"
+    asked = ("ZLEXCOUNT", "tags", *bounds)
     shards = services.entries.shards
-    return sum(_ask(shard.scripts, "ZLEXCOUNT", "tags", *bounds) for shard in shards)
+    return sum(gather(*(partial(_ask, shard.scripts, *asked) for shard in shards)))
 
 
 def names_of(delayq: HasServices) -> tuple[list[str], list[str]]:

@@ -24,8 +24,14 @@ VIEWS = {
     "an id": "/tasks?id=one",
     "a key": "/tasks?key=the-one",
     "one task": "/task?id=one",
+    "one that left": "/task?id=gone",
     "paused": "/paused",
+    "rules": "/rules",
+    "held keys": "/keys",
+    "who has a key": "/key?key=the-one",
     "history": "/history",
+    "history of a user": "/history?by=maria",
+    "load of a day": "/load?of=day",
     "dead": "/tasks?state=DEAD",
 }
 
@@ -40,6 +46,9 @@ def million(app, redis, die):
     app.delayq.schedule_many(remind.s().set(queue="billing"), tagged, at=now + 7200)
     app.delayq.pause(queue="news")
     app.send_task("shop.remind", (1,), task_id="one", delayq_at=now + 86_400, delayq_key="the-one")
+    app.send_task("shop.remind", (1,), task_id="gone", delayq_at=now + 60)
+    with app.delayq.acting("maria"):
+        app.delayq.cancel("gone")
     die("dead")
 
 

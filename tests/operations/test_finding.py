@@ -19,10 +19,15 @@ def scheduled(app, *ids, **options):
         app.send_task("t", task_id=task_id, delayq_at=FAR, **options)
 
 
+def ids_with(app, beginning, *, seconds=9.0, most=1000, place=""):
+    services = app.delayq.services
+    return finding.ids_with(services, beginning, seconds=seconds, most=most, place=place)
+
+
 def every_id(app, beginning, seconds=9.0):
     found, place = [], ""
     while True:
-        ids = finding.ids_with(app.delayq.services, beginning, seconds=seconds, place=place)
+        ids = ids_with(app, beginning, seconds=seconds, place=place)
         found, place = found + ids.found, ids.place
         if not place:
             return sorted(found)
@@ -46,7 +51,7 @@ def test_a_search_goes_on_where_it_stopped(app, limits):
     ids = [f"order-{number:04}" for number in range(700)]
     scheduled(app, *ids)
 
-    first = finding.ids_with(app.delayq.services, "order-", seconds=0)
+    first = ids_with(app, "order-", seconds=0)
 
     assert 0 < len(first.found) < 700
     assert first.looked_at == 10
@@ -58,7 +63,19 @@ def test_a_search_goes_on_where_it_stopped(app, limits):
 )
 def test_a_search_that_is_none(app, beginning, place):
     with pytest.raises(InvalidOption):
-        finding.ids_with(app.delayq.services, beginning, seconds=1, place=place)
+        ids_with(app, beginning, place=place)
+
+
+def test_a_search_stops_where_it_has_enough_however_many_begin_so(app):
+    scheduled(app, *(f"other-{number:04}" for number in range(1000)))
+    ids = [f"order-{number:04}" for number in range(1000)]
+    scheduled(app, *ids)
+    found, place, parts = set(), "", 0
+    while place or not parts:
+        part = ids_with(app, "order-", most=20, place=place)
+        assert len(part.found) <= 2 * 20
+        found, place, parts = found | {*part.found}, part.place, parts + 1
+    assert found == {*ids}
 
 
 def test_tags_are_found_by_their_beginning_each_once(app):

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 
 
 class SlowLink:
@@ -12,6 +13,9 @@ class SlowLink:
         far: The server: its port, or the path of its socket, to which it may listen later.
         seconds: How much longer.
         listening: A socket to accept connections at; by default at a free `port`.
+
+    Attributes:
+        waits: When each answer began to be late, and when it was passed on, by the monotonic clock.
     """
 
     def __init__(self, far, seconds, listening=None):
@@ -22,6 +26,7 @@ class SlowLink:
             self.port = listening.getsockname()[1]
         self._socket = listening
         self._open = []
+        self.waits = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
 
     def __enter__(self):
@@ -73,7 +78,9 @@ class SlowLink:
     def _answers(self, far, near):
         with contextlib.suppress(OSError):
             while answer := far.recv(1 << 20):
+                began = time.monotonic()
                 self._over.wait(self._seconds)
+                self.waits.append((began, time.monotonic()))
                 near.sendall(answer)
         _shut(near)
 

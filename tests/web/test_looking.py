@@ -348,7 +348,7 @@ def test_the_peak_is_labelled_with_its_minute_and_size(browser, scheduled):
     scheduled("other", at=FAR + 60)
     page = browser.get("/load?begin=2100-01-01")
     assert re.search(r'<text class="peak mid"[^>]*>3 at 00:29</text>', page.html)
-    assert "By minutes: 4 tasks; the most, 3 at 00:29." in page.text
+    assert "By minutes: 4 tasks; the most, 3 at 00:29 ." in page.text
     day = browser.get("/load?of=day&begin=2100-01-01").html
     assert re.search(r'<text class="peak start"[^>]*>4 from 00:00 to 00:30</text>', day)
 

@@ -30,6 +30,7 @@ SHOWN = 50  # tasks on one page of a list
 SECOND = 1.0
 LOOK = 20_000  # tasks that Redis looks at before the time is checked
 SPANS = 500
+_READ = 10  # tasks that are read at once, each through a connection of its own
 
 
 class Found(NamedTuple):
@@ -106,8 +107,11 @@ def named(visit: Visit, task_id: str, *, place: str) -> Found:
     if task is not None or (len(task_id) < finding.SHORTEST and not place):
         return Found([task] if task else [], {})
     services = visit.delayq.services
-    ids = finding.ids_with(services, task_id, seconds=SECOND, place=place)
-    tasks = [task for each in ids.found if (task := visit.delayq.get(each))]
+    ids = finding.ids_with(services, task_id, seconds=SECOND, most=SHOWN, place=place)
+    tasks = list[ScheduledTask]()
+    for first in range(0, len(ids.found), _READ):
+        read = gather(*(partial(visit.delayq.get, each) for each in ids.found[first:][:_READ]))
+        tasks += [task for task in read if task]
     further = {"id": task_id, "cursor": ids.place} if ids.place else {}
     return Found(tasks, further, ids.looked_at if ids.place else None)
 

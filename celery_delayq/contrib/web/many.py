@@ -37,6 +37,7 @@ from ...core.store import Outcome, State
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.tasks.selection import Count, Selection, Tally, telling_so_far
 from ...core.text import plain
+from ...core.threads import gather
 from ...operations.actions import Action
 from . import words
 from .actions import (
@@ -105,7 +106,9 @@ def _question(visit: Visit, values: MultiDict[str, str]) -> Response:
     action = action_for_many(visit)
     ticks = values.getlist("one")
     ones = [ticked(text)[0] for text in ticks]
-    rows = _rows(visit, {each: visit.delayq.get(each) for each in ones[:_FIRST]}, action)
+    first = ones[:_FIRST]
+    read = gather(*(partial(visit.delayq.get, each) for each in first))
+    rows = _rows(visit, dict(zip(first, read, strict=True)), action)
     return visit.page(
         "selected.html",
         action=action,

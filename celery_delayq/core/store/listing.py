@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..errors import InvalidOption, UnreadableRecord
-from ..threads import AT_ONCE, gather
+from ..threads import begun, gather
 from . import selection
 from .calls import Shard
 from .record import Entry, Facts, Record, State, entry_of
@@ -223,16 +223,8 @@ def waiting(shards: Sequence[Shard], what: Listing) -> Iterator[Entry]:
     behind = None if what.cursor is None else _behind(what.cursor, shards)
     if what.chosen.tags:
         return _tagged(shards, what, behind)
-    by_shard = [_rows(shard, what, behind) for shard in shards]
-    if AT_ONCE.get():
-        by_shard = gather(*(partial(_begun, rows) for rows in by_shard))
+    by_shard = begun(_rows(shard, what, behind) for shard in shards)
     return _readable(heapq.merge(*by_shard, key=attrgetter("place"), reverse=what.newest_first))
-
-
-def _begun(rows: Iterator[_Row]) -> Iterator[_Row]:
-    """Return the same rows, of which the first page is read."""
-    first = list(islice(rows, 1))
-    return chain(first, rows)
 
 
 def _tagged(shards: Sequence[Shard], what: Listing, behind: ListCursor | None) -> Iterator[Entry]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from itertools import islice
+from itertools import chain, islice, starmap
 from secrets import token_hex
 from typing import Any, TypeVar, cast
 
@@ -26,11 +26,11 @@ from ..errors import DelayQError, InvalidDueTime, InvalidOption
 from ..hooks import steps_of
 from ..message.headers import warn_of_expiry
 from ..services import HasServices, Services
-from ..store import CHUNK, Change, Match, Position, Shard, State, target_of_member
+from ..store import CHUNK, Change, Entry, Match, Position, Shard, State, target_of_member
 from ..store.changes import Move, Removal, changed
 from ..store.selection import Walk, peek, read, start
 from ..store.values import Outcome
-from ..threads import awaited
+from ..threads import awaited, begun
 from .changing import Direction, move_of
 from .reading import OneOf, Picks, QueueNames
 from .scheduled_task import ScheduledTask
@@ -276,11 +276,14 @@ class Selection:
     def __iter__(self) -> Iterator[ScheduledTask]:
         """Yield the tasks, read page by page."""
         self._at, queues = self._begun, QueueNames(self._services)
-        for number, shard, page in self._pages():
-            for member, entry in read(shard, self._chosen, page):
-                self._at = self._begun.behind(number, Position.of(member))
+        if self._limit is None:
+            parts = begun(self._met(self._pages_of(*walk)) for walk in self._walks())
+        else:
+            parts = [self._met(self._pages())]
+        for number, member, entry in chain.from_iterable(parts):
+            self._at = self._begun.behind(number, Position.of(member))
+            if entry is not None:
                 yield ScheduledTask.of(entry, self._services.app, queues.of(entry))
-            self._at = self._begun.behind(number, Position.of(page[-1]))
 
     def count(self, *, progress: Progress | None = None) -> Count:
         """Return the number of matching tasks; nothing changes."""
@@ -364,17 +367,33 @@ class Selection:
         With a limit, only members that match just now, and no more than that.
         """
         left = self._limit
-        for number, walk, behind in self._walks():
-            for found in walk.pages(behind):
-                if left == 0:
-                    return
-                page = found
-                if left is not None:
-                    met = peek(walk.shard, self._chosen, found)
-                    page = [match.member for match in islice(met, min(left, len(found)))]
-                    left -= len(page)
-                if page:
-                    yield number, walk.shard, page
+        for number, shard, found in chain.from_iterable(starmap(self._pages_of, self._walks())):
+            if left == 0:
+                return
+            page = found
+            if left is not None:
+                met = peek(shard, self._chosen, found)
+                page = [match.member for match in islice(met, min(left, len(found)))]
+                left -= len(page)
+            if page:
+                yield number, shard, page
+
+    @staticmethod
+    def _pages_of(
+        number: int, walk: Walk, behind: Position
+    ) -> Iterator[tuple[int, Shard, list[bytes]]]:
+        for page in walk.pages(behind):
+            yield number, walk.shard, page
+
+    def _met(
+        self, pages: Iterable[tuple[int, Shard, list[bytes]]]
+    ) -> Iterator[tuple[int, bytes, Entry | None]]:
+        """Yield the entries with their members; without one, the last member of a page."""
+        for number, shard, page in pages:
+            for member, entry in read(shard, self._chosen, page):
+                yield number, member, entry
+            if page:
+                yield number, page[-1], None
 
     def _walks(self) -> Iterator[tuple[int, Walk, Position]]:
         """Yield the unfinished walks, each with its shard's number and where to continue."""
