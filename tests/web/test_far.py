@@ -5,6 +5,7 @@ How long each takes, with a round trip of 300 ms, on three shards:
 """
 
 import os
+import sys
 from contextlib import ExitStack
 
 import pytest
@@ -62,7 +63,7 @@ def test_a_view_waits_for_few_answers_in_sequence(far):
     browser.get("/")
     found = {view: fewest(browser, waits, view) for view in VIEWS}
     for view, (depth, seconds) in found.items():
-        print(f"{seconds:5.2f} s, {depth} answers in sequence: {view}")
+        sys.stdout.write(f"{seconds:5.2f} s, {depth} answers in sequence: {view}\n")
     assert not {view: depth for view, (depth, _) in found.items() if depth > MOST}
 
 
