@@ -12,8 +12,7 @@ from celery_delayq.contrib.care.check import check_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Listing, Outcome, State
 from celery_delayq.core.store.changes import Removal
-from celery_delayq.core.store.record import Extras, Facts, Record, Template
-from celery_delayq.core.store.scripts import parts_of
+from celery_delayq.core.store.record import Extras, Record, Template, facts_in
 from celery_delayq.errors import UnreadableRecord
 from tests.store import support
 from tests.store.support import FAR_MS, LABELS, NOW_MS
@@ -159,7 +158,7 @@ def test_a_record_is_read_whatever_its_name_and_labels(store, name, labels):
     body = b"T" + name + record.body[13:]
     store.put("a", replace(record, labels=b"0" + labels, body=body), FAR_MS)
     found = store.scripts.call("find", target=b"ia")
-    facts = Facts.of(*parts_of(found.word))
+    facts = facts_in(found.word)
     read = Record(found.record, facts.header_end)
     assert (facts.state, read.due_ms, read.name) == (State.SCHEDULED, FAR_MS, name)
     store.check()

@@ -28,8 +28,7 @@ from ...core.store.calls import Shard
 from ...core.store.entries import Entries
 from ...core.store.keys import SCHEMA
 from ...core.store.listing import store_of
-from ...core.store.record import RELEASED, RUN_NOW, Facts, Record, State
-from ...core.store.scripts import parts_of
+from ...core.store.record import RELEASED, RUN_NOW, Facts, Record, State, facts_in
 from ...core.store.selection import Filter, Position, begin
 from ...operations.pauses import is_all_paused
 from .. import rule_store
@@ -132,7 +131,7 @@ def _read(shard: Shard, members: Sequence[bytes]) -> Iterator[Kept]:
         words = step.words.split()
         for member, word in zip(some, words, strict=True):
             if word not in (b"gone", b"again"):
-                facts = Facts.of(*parts_of(word))
+                facts = facts_in(word)
                 record = Record(next(records), facts.header_end)
                 template = templates.get(record.name) if facts.header_end else None
                 yield Kept(member[6:].decode(errors="surrogateescape"), facts, record, template)

@@ -24,8 +24,7 @@ from ..errors import InvalidOption, UnreadableRecord
 from ..threads import begun, gather
 from . import selection
 from .calls import Shard
-from .record import Entry, Facts, Record, State, entry_of
-from .scripts import parts_of
+from .record import Entry, Facts, Record, State, entry_of, facts_in
 from .selection import READ, Filter
 
 PAGE = 200
@@ -152,7 +151,7 @@ def _rows(shard: Shard, what: Listing, behind: ListCursor | None) -> Iterator[_R
         store = page.store.decode(errors="replace")
         templates = dict(page.templates)
         for (member, text), known in zip(page.found, page.known, strict=True):
-            facts = Facts.of(*parts_of(known.state))
+            facts = facts_in(known.state)
             record = Record(text, facts.header_end)
             yield _Row(
                 float(known.due),

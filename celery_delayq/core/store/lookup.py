@@ -17,7 +17,7 @@ from ..errors import UnreadableRecord
 from ..threads import gather
 from .calls import Shard
 from .keys import Target, named, target_of
-from .record import Entry, Facts, Record, State, entry_of, time_in
+from .record import Entry, Facts, Record, State, entry_of, facts_in, time_in
 from .scripts import parts_of
 from .values import Outcome
 
@@ -61,7 +61,7 @@ def _read(shard: Shard, who: Target, until: float | None = None) -> tuple[Any, F
     found = shard.scripts.call("find", until=until, target=target_of(who))
     if found.word.startswith(b"unreadable"):
         raise UnreadableRecord(named(who), parts_of(found.word)[1]["w"])
-    return found, Facts.of(*parts_of(found.word)) if found.id else None
+    return found, facts_in(found.word) if found.id else None
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def kept(shard: Shard, task_id: str) -> Kept | None:
     found = shard.scripts.call("kept", id=task_id)
     if found.when is None:
         return None
-    facts = Facts.of(*parts_of(found.word))
+    facts = facts_in(found.word)
     record = Record(found.record, facts.header_end)
     with suppress(UnreadableRecord):
         entry = entry_of(task_id, facts, record, found.template)

@@ -60,6 +60,7 @@ from typing import Any, NamedTuple, Union
 from ..clock import from_ms
 from ..errors import InvalidOption, UnreadableRecord
 from .keys import checked_name
+from .scripts import parts_of
 
 HAS_KEY, _HAS_TAGS, _HAS_POLICY = 1, 2, 4  # flags of the record
 LENGTH_DIGITS = 4
@@ -152,6 +153,9 @@ class Extras:
         others = tuple(part for part in rest if part.startswith(HELD))
         tags = tuple(part.decode(errors="replace") for part in rest if part not in others)
         return cls(key, tags, int(grace) if policy else None, int(excused or 0), hold, others)
+
+
+_NO_EXTRAS = Extras()
 
 
 class Type(NamedTuple):
@@ -396,7 +400,7 @@ class Record:
     @property
     def extras(self) -> Extras:
         """Its key, tags and late policy."""
-        return Extras.ending(self.text) if self.flags % RUN_NOW else Extras()
+        return Extras.ending(self.text) if self.flags % RUN_NOW else _NO_EXTRAS
 
     @property
     def is_for_list(self) -> bool:
@@ -613,6 +617,12 @@ class Facts:
         return State(_STATES.get(self.word, self.word))
 
 
+@lru_cache(maxsize=256)
+def facts_in(word: bytes) -> Facts:
+    """Return what a word of an answer says of an entry: most words of a list are the same."""
+    return Facts.of(*parts_of(word))
+
+
 @dataclass(frozen=True)
 class Entry:
     """An entry as read from the store.
@@ -627,7 +637,7 @@ class Entry:
     created_ms: int = 0
     message: bytes = b""
     changed_us: int = 0
-    extras: Extras = field(default_factory=Extras)
+    extras: Extras = _NO_EXTRAS
     record: Record = field(default=_NO_RECORD, repr=False, compare=False)
     cursor: str = field(default="", compare=False)
 

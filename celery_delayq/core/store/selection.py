@@ -21,8 +21,7 @@ from typing import Any
 
 from ..errors import StoreDiffers, UnreadableRecord
 from .calls import Shard
-from .record import Entry, Facts, Record, State, entry_of, entry_with, label_of
-from .scripts import parts_of
+from .record import Entry, Facts, Record, State, entry_of, entry_with, facts_in, label_of
 
 PAGE = 500  # members in a reply, or about as many entries looked at: some 2 ms
 FIRST = 20  # entries in the first step of a pass: they may be large
@@ -288,7 +287,7 @@ def peek(
         words = reply.words.split()
         for member, word in zip(some, words, strict=True):
             if word not in (b"skipped", b"again"):
-                facts = Facts.of(*parts_of(word))
+                facts = facts_in(word)
                 text = next(records) if reads else b""
                 record = Record(text, facts.header_end) if facts.header_end else None
                 template = templates.get(record.name) if record and record.name else None

@@ -109,7 +109,7 @@ class ScheduledTask:
         reason = facts.error if state is State.DEAD else ""
         task, envelope, priority, put_offs = "", {}, 0, 0
         try:
-            envelope = loads(entry.message)
+            envelope = _envelope_of(entry.message)
             task, put_offs = envelope["headers"].get("task", ""), put_offs_in(envelope["headers"])
             priority = envelope["properties"].get("priority", 0)
             _ = envelope["properties"]["delivery_info"]["routing_key"]  # all of kombu's have one
@@ -253,6 +253,14 @@ class ScheduledTask:
     def _data(self) -> dict[str, Any]:
         """The same, but only if it can be read as plain data."""
         return _parts_of(data_of(self._envelope, self._app and self._app.conf.accept_content))
+
+
+def _envelope_of(message: bytes) -> dict[str, Any]:
+    """Return a message as kombu reads it; its hook for its own types takes a third longer."""
+    found: dict[str, Any] = (
+        loads(message) if b"__type__" in message else json.loads(message.decode())
+    )
+    return found
 
 
 def _parts_of(body: Any) -> dict[str, Any]:
