@@ -1,9 +1,17 @@
 """Completion on Tab, as a shell asks for it: docs/reference/cli.md has the lines for each."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from celery.bin.celery import celery
 
 from tests.cli.conftest import MODULE
+from tests.readme.document import page
+from tests.support.terminal import Terminal
+from tests.support.waiting import PATIENCE, eventually
 
 SHELLS = ["bash", "zsh", "fish"]
 DUE = ["--due", "--due-from", "--due-before"]
@@ -53,3 +61,52 @@ def test_a_shell_completes_commands_options_and_their_values(answered, shell, wo
 @pytest.mark.parametrize("shell", SHELLS)
 def test_each_shell_gets_its_script(answered, shell):
     assert f"_CELERY_COMPLETE={shell}_complete" in answered(f"{shell}_source")
+
+
+PROJECT = """
+from celery import Celery
+from celery_delayq import DelayQ
+
+app = Celery("proj", broker="redis://127.0.0.1:1/0")
+DelayQ(app)
+"""
+
+
+@pytest.fixture
+def bash(tmp_path):
+    """A bash with its line of the page, as a user has it: type, and wait for what stands there."""
+    (tmp_path / f"{MODULE}.py").write_text(PROJECT)
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)]),
+        "HOME": str(tmp_path),
+        "TERM": "dumb",
+    }
+    terminal = Terminal(columns=200)
+    started = subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"],
+        stdin=terminal.theirs, stdout=terminal.theirs, stderr=terminal.theirs,
+        env=environment, start_new_session=True,
+    )  # fmt: skip
+
+    def type_and_see(keys, seen):
+        before = len(terminal.so_far)
+        terminal.type(keys)
+        eventually(lambda: seen in terminal.so_far[before:], PATIENCE)
+
+    yield type_and_see
+    started.kill()
+    started.wait()
+    terminal.close()
+
+
+def test_bash_completes_a_command_an_option_and_a_value_on_tab(bash):
+    [line] = [
+        line.split("`")[3].replace("\\|", "|")
+        for line in page("reference/cli").text.splitlines()
+        if line.startswith("| bash")
+    ]
+    bash(f"{line}; echo re''ady\n", "ready")
+    bash(f"celery -A {MODULE} delayq can\t", "cancel ")
+    bash("--due-b\t", "--due-before ")
+    bash("noon --state de\t", "dead ")

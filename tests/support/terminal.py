@@ -34,6 +34,15 @@ class Terminal:
             while some := os.read(self._ours, 65536):
                 self._parts.append(some)
 
+    @property
+    def so_far(self):
+        """The output until now."""
+        return b"".join(self._parts).decode(errors="replace")
+
+    def type(self, text):
+        """Press keys."""
+        os.write(self._ours, text.encode())
+
     def close(self):
         """Close the program's end, which the program must have left; return its output."""
         os.close(self.theirs)
