@@ -38,3 +38,17 @@ def test_a_real_worker_says_whether_it_runs_a_task_has_it_or_does_not(crew, aske
         crew.evidence.rpush(f"gate:{one.id}", "1")
     crew.wait_runs(next_one, 2)
     asked(next_one, "1 worker answered, and none has it: it is in its queue still, has ended")
+
+
+def test_a_key_is_held_as_the_worker_of_its_task_said_and_its_page_asks_the_workers(crew, asked):
+    browser = Browser(wsgi(crew.delayq, allow=lambda _: "write"))
+    task = crew.tasks["hold"].s(SECONDS)
+    held = crew.delayq.schedule(task, after=0, key="asked", unique_until="finished")
+    crew.wait_runs(held)
+
+    eventually(lambda: "or when it ends as its worker said" in browser.get("/keys").text)
+    there = browser.get("/key", key="asked").url('href="([^"]*)">Ask the workers')
+    eventually(lambda: f"Worker {crew.worker.name} runs it." in browser.get(there).text)
+
+    crew.evidence.rpush(f"gate:{held.id}", "1")
+    eventually(lambda: "asked" not in browser.get("/keys").text)
