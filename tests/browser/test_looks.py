@@ -331,3 +331,21 @@ def test_a_day_of_the_load_begins_at_the_midnight_of_the_viewer(filled, site, lo
     follow(page, page.locator("#load").locator("xpath=../a"))
     follow(page, page.get_by_role("link", name="Earlier"))
     expect(page.locator("h1 time").first).to_contain_text("00:00")
+
+
+HINT = """field => {
+  const style = getComputedStyle(field), pen = document.createElement("canvas").getContext("2d");
+  pen.font = style.font;
+  const room = field.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  return pen.measureText(field.placeholder).width <= room;
+}"""
+
+
+@pytest.mark.parametrize("path", ["/tasks", "/tasks?queue=billing", "/tasks?queue=billing&tag=x"])
+def test_the_hint_of_the_search_is_whole_on_a_phone(filled, site, look, path):
+    assert look(site, path, width=360).get_by_label("Search:").evaluate(HINT)
+
+
+def test_a_wide_list_has_whole_ids(filled, site, look):
+    assert look(site, "/tasks", width=1920).locator("td.id .more").first.is_visible()
+    assert look(site, "/tasks", width=1600).locator("td.id .more").first.is_hidden()

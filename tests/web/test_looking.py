@@ -58,6 +58,16 @@ def test_the_overview_marks_the_dead_and_leads_to_them(browser, task, die):
     assert '<a class="button" href="/tasks?state=DEAD">Look at the dead</a>' in alarm
 
 
+@pytest.mark.parametrize("history", [0, 100])
+def test_the_alarm_of_dead_tasks_says_which_died_last_and_why(app, browser, die, history):
+    app.conf.delayq_history = history
+    die("dead")
+    text = browser.get("/").text
+    assert re.search(r"Dead: 1 shop\.remind: .*wrong kind of value.* Look at the dead", text)
+    app.delayq.remove("dead")
+    assert "wrong kind of value" not in browser.get("/").text
+
+
 # A task.
 
 

@@ -121,8 +121,8 @@ _BUTTONS = {
 }
 
 
-def alarms_of(visit: Visit, head: Header) -> list[Alarm]:
-    """Return what the head of a page says, line by line."""
+def alarms_of(visit: Visit, head: Header, died: str) -> list[Alarm]:
+    """Return what the head of a page says, line by line; *died* is why a task did."""
     found = []
     for line in head.lines or ():
         button, view, values = _BUTTONS.get(line.name, ("", "", {}))
@@ -132,7 +132,8 @@ def alarms_of(visit: Visit, head: Header) -> list[Alarm]:
         url = visit.url(view, **values) if view else ""
         look = "red" if line.is_problem else "amber"
         # With a button, nobody needs the command.
-        found.append(Alarm(look, what, "" if url else line.advice, button, url))
+        why = died if line.name == "dead" else "" if url else line.advice
+        found.append(Alarm(look, what, why, button, url))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
@@ -17,7 +18,7 @@ from werkzeug.wrappers import Response
 from ...core.clock import EPOCH, from_ms
 from ...core.errors import InvalidOption, NoLeaf, UnreadableRecord
 from ...core.leaves import leaf
-from ...core.store import Outcome, State
+from ...core.store import Outcome, State, What
 from ...core.tasks.scheduled_task import ScheduledTask, facts_of, json_facts_of
 from ...core.text import counted, plain
 from ...core.threads import gather
@@ -40,12 +41,13 @@ from .actions import (
     values_of,
 )
 from .chart import SPANS, chart_of
-from .looking import SECOND, Found, listed, named, order_of
+from .looking import SECOND, SHOWN, Found, listed, named, order_of
 from .visit import Answer, Mistyped, Visit, answered, mark_of
 from .words import FILTERS, in_url, instant_of, moved, told_back
 
 COUNTED = 0.3  # seconds in which the overview counts tasks by queue
 EVENTS = 5  # of the history, on the overview
+MOST_WHY = 200  # characters of an error, there
 FOLDS = 1_000  # characters of arguments from which they are folded
 RUNS = 4  # of rules, there
 SHOWN_TAGS = 2  # of a task in a list
@@ -63,8 +65,9 @@ def overview(visit: Visit) -> Response:
     """Show what is wrong, the counts, the queues, the pauses, the scanners, and what comes."""
     services = visit.delayq.services
     kept = services.settings.history
-    status, events, runs, *charts = gather(
+    status, died, events, runs, *charts = gather(
         partial(status_of, services, seconds=COUNTED),
+        partial(_died, visit),
         partial(visit.delayq.history, EVENTS) if kept else lambda: None,
         partial(_next_runs, visit),
         *(partial(chart_of, visit, name) for name in SPANS),
@@ -72,6 +75,7 @@ def overview(visit: Visit) -> Response:
     return visit.page(
         "overview.html",
         status=status,
+        died=died,
         looked_at=sum(queue.waiting for queue in status.queues),
         charts=dict(zip(SPANS, charts, strict=True)),
         runs=runs,
@@ -80,6 +84,22 @@ def overview(visit: Visit) -> Response:
         kept=kept,
         events=events,
     )
+
+
+def _died(visit: Visit) -> str:
+    """Return why a task is dead: the last one of the history, or one of a few; else nothing."""
+    dead, task = visit.counts.dead, None
+    if not dead:
+        return ""
+    if visit.delayq.services.settings.history:
+        for event in visit.delayq.history(1, what=What.DEAD):
+            with suppress(UnreadableRecord):
+                task = visit.delayq.get(event.id)
+    if (task is None or task.state is not State.DEAD) and dead <= SHOWN:
+        task = next(iter(visit.delayq.select(state=State.DEAD)), None)
+    if task is None or task.state is not State.DEAD:
+        return ""
+    return f"{task.task or task.id}: {task.reason[:MOST_WHY]}"
 
 
 def _next_runs(visit: Visit) -> list[Any]:
