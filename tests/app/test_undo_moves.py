@@ -166,3 +166,22 @@ def test_the_history_and_the_signals_tell_of_it(app, delayq):
         ("rescheduled", 6),
         ("undone", 6),
     }
+
+
+@pytest.mark.usefixtures("many")
+def test_a_task_that_another_bulk_moves_while_the_undo_is_on_its_way_stays(delayq, between):
+    count = delayq.select(tag="x").reschedule(by=HOUR)
+    others = []
+
+    def move():
+        if not others:
+            others.append("")  # this move is one of those calls, too
+            others[0] = delayq.select(tag="x", limit=1).reschedule(by=60).bulk
+
+    between.before("reschedule", move)
+    undone = delayq.undo_all(count.bulk)
+
+    assert (undone.done, [error.reason for error in undone.refused]) == (5, ["changed"])
+    assert dues(delayq) == {**OLD, "task-0": HOUR + 60}
+    assert delayq.undo_all(others[0]).done == 1
+    assert dues(delayq) == {**OLD, "task-0": HOUR}
