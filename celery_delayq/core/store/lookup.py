@@ -17,8 +17,7 @@ from ..errors import UnreadableRecord
 from ..threads import gather
 from .calls import Shard
 from .keys import Target, named, target_of
-from .record import Entry, Facts, Record, State, entry_of, facts_in, time_in
-from .scripts import parts_of
+from .record import Entry, Facts, Record, State, entry_of, facts_in, parts_of, time_in
 from .values import Outcome
 
 UNDO_PARTS = ("undo", "undo_old")

@@ -56,11 +56,11 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple, Union
+from urllib.parse import unquote
 
 from ..clock import from_ms
 from ..errors import InvalidOption, UnreadableRecord
 from .keys import checked_name
-from .scripts import parts_of
 
 HAS_KEY, _HAS_TAGS, _HAS_POLICY = 1, 2, 4  # flags of the record
 LENGTH_DIGITS = 4
@@ -615,6 +615,12 @@ class Facts:
     def state(self) -> State:
         """Its state, as users see it."""
         return State(_STATES.get(self.word, self.word))
+
+
+def parts_of(word: bytes) -> tuple[str, dict[str, str]]:
+    """Return what a word of an answer says, and its parts by the letters that name them."""
+    said, *parts = word.decode(errors="replace").split(":")
+    return said, {part[:1]: unquote(part[1:]) for part in parts}
 
 
 @lru_cache(maxsize=256)

@@ -33,7 +33,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from importlib import resources
 from typing import Any
-from urllib.parse import unquote
 
 import redis
 
@@ -272,12 +271,6 @@ def reader_of(header: str) -> Callable[[Any], Any]:
         return reply_type(*values)
 
     return read
-
-
-def parts_of(word: bytes) -> tuple[str, dict[str, str]]:
-    """Return what a word of an answer says, and its parts by the letters that name them."""
-    said, *parts = word.decode(errors="replace").split(":")
-    return said, {part[:1]: unquote(part[1:]) for part in parts}
 
 
 FOLDER = resources.files("celery_delayq.core.store") / "lua"
