@@ -90,7 +90,8 @@ ACTIONS = {
             "edit", "Edit", "edited", "Edit scheduled tasks.",
             ("edit order-42 --args '[42, \"mail\"]'",
              "edit --key topup:7 --expires by:+30m --priority 3",
-             "edit --queue old --new-queue new"),
+             "edit --queue old --new-queue new",
+             "edit --task shop.mail --to-task shop.send_mail --dry-run"),
             dead=False, takes="fields",
         ),
         Action(

@@ -1,4 +1,4 @@
-"""The edit of a waiting task: its arguments, priority, expiry, queue, key or tags.
+"""The edit of a waiting task: its arguments, task, priority, expiry, queue, key or tags.
 
 read the entry --> Draft, its message --changed by the Edit--> replace it, if it is unchanged
       ^                                                                |
@@ -6,24 +6,27 @@ read the entry --> Draft, its message --changed by the Edit--> replace it, if it
 
 A changed message is serialised, compressed and encoded as it was. A priority means another list, a
 queue the route that Celery gives a call with it. The rest stays the same: id, headers, links.
+
+After a deploy, a waiting task may have a name or arguments that the new code does not take. So its
+task may be given another name, also where it is linked to another task or part of a canvas; and a
+function may make its arguments anew.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import kombu.serialization
 from celery import Celery
 from celery.exceptions import QueueNotFound
 from kombu import Exchange
 from kombu.common import Broadcast
-from kombu.compression import compress
 from kombu.entity import maybe_delivery_mode
-from kombu.serialization import dumps as serialize
 from kombu.transport import virtual
 from kombu.utils.json import loads
 
@@ -36,7 +39,8 @@ from ..core.errors import (
     StoreUnavailable,
     UnreadableRecord,
 )
-from ..core.message.body import body_of, is_celery_s, shown
+from ..core.leaves import leaf
+from ..core.message.body import body_of, encode_into, is_celery_s, renamed, shown, signatures_in
 from ..core.message.broker import Broker
 from ..core.message.headers import EXPIRES_HEADER, LAUNCH, warn_of_expiry
 from ..core.message.outgoing import OutgoingMessage, dumps, header_of, list_key, record_of
@@ -44,7 +48,17 @@ from ..core.services import HasServices, Services
 from ..core.store import Entry, Outcome, checked_name
 from ..core.store.changes import Rewrite
 from ..core.store.keys import shard_of
-from ..core.store.record import LAST_MS, MOST_TAGS, Extras, NewRecord, Record, Tags, header_for
+from ..core.store.record import (
+    LAST_MS,
+    MOST_TAGS,
+    NO_FLAGS,
+    Extras,
+    NewRecord,
+    Record,
+    Tags,
+    header_for,
+    label_of,
+)
 from ..core.tasks.scheduled_task import Named, checked_revision, of_one_task, target_of
 
 
@@ -121,6 +135,42 @@ class Draft:
         else:
             self._body = (args, kwargs, *self._body[2:])
         self._has_changed_body = True
+
+    def rename(self, to: str | Mapping[str, str]) -> bool:
+        """Give its task another name; return whether it has another one now.
+
+        Args:
+            to: The new name; or new names by old ones, for its links and parts too.
+        """
+        own = to if isinstance(to, str) else to.get(self.task, self.task)
+        is_renamed = own != self.task
+        if is_renamed:
+            (self._body if self.is_v1 else self._headers)["task"] = own
+            self._has_changed_body |= self.is_v1
+            self._labels = NO_FLAGS + label_of(own) + self._record.labels[1]
+        if isinstance(to, str):
+            return is_renamed
+        has_links = renamed(self._body, to)
+        if self.is_canvas:
+            accept = self._app.conf.accept_content
+            has_links |= leaf("canvas").renamed(self.arguments[0], to, accept)
+            text = self._headers.get("argsrepr")
+            if isinstance(text, str):
+                self._headers["argsrepr"] = _NAMES.sub(lambda name: to.get(name[0], name[0]), text)
+        self._has_changed_body |= has_links
+        return is_renamed or has_links
+
+    @property
+    def says(self) -> str:
+        """The call, as logs show it, with what is linked to it: ``shop.add (1,) {}, shop.log``."""
+        args, kwargs = self._headers.get("argsrepr"), self._headers.get("kwargsrepr")
+        if not isinstance(args, str) or not isinstance(kwargs, str):
+            args, kwargs = shown(self._app, *self.arguments) if self.is_readable else ("?", "?")
+        linked = [str(part["task"]) for part in signatures_in(self._body)]
+        if self.is_canvas:
+            linked += leaf("canvas").names_in(self.arguments[0])
+        call = args if self.is_canvas else f"{self.task} {args} {kwargs}"
+        return ", ".join([call, *linked])
 
     def set_expiry(self, moment: datetime | None, after_due_ms: int | None = None) -> None:
         """Set when it expires, or ``None``; *after_due_ms*: how long after the due time."""
@@ -212,21 +262,12 @@ class Draft:
 
     def _new_record(self, *, share: bool) -> NewRecord:
         if self._has_changed_body:
-            self._encode()
+            encode_into(self._message, self._body)
         header = header_for(self._kind, self._destination)
         return record_of(self._message, header, b"", share=share)
 
-    def _encode(self) -> None:
-        content_type, encoding, data = serialize(self._body, serializer=self.serializer)
-        compression = self._headers.get("compression")
-        if compression:
-            data, _ = compress(data, compression)
-        body_encoding = self._properties.get("body_encoding")
-        if body_encoding:
-            data = virtual.Channel.codecs[body_encoding].encode(data)
-        self._message.update({
-            "body": data, "content-type": content_type, "content-encoding": encoding,
-        })  # fmt: skip
+
+_NAMES = re.compile(r"[^\s(),]+")  # in a canvas's text for logs
 
 
 class _Kept:
@@ -246,6 +287,10 @@ _EXPIRES = "seconds after the due time, a timedelta, a time as text or datetime,
 _TAGS = f"a list of at most {MOST_TAGS} tags"
 _TOO_MANY = f"at most {MOST_TAGS} tags of a task; {{}} would have {{}}"
 _SHARD = "a key of the task's own shard; cancel the task, and schedule it again under this one"
+_NAME = "a task's name, or new names by old ones"
+_KNOWN = "a task that this app has; call it where the code is that has it"
+_CHANGE = "a function of (args, kwargs) that returns the new ones, or None; without args and kwargs"
+_MADE = "{} has to return (args, kwargs), or None for arguments that stay; it returned {!r}"
 _READABLE = "a task whose arguments this app accepts, see accept_content"
 
 
@@ -265,6 +310,8 @@ class Edit:
     key: Any = KEPT
     add_tags: Any = ()
     remove_tags: Any = ()
+    task: Any = KEPT
+    change: Any = KEPT
 
     def __post_init__(self) -> None:
         if not (self.has_message or self.key is not KEPT or self.add_tags or self.remove_tags):
@@ -281,6 +328,31 @@ class Edit:
                 raise InvalidOption("priority", self.priority, _PRIORITY)
         if isinstance(self.expires, bool):
             raise InvalidOption("expires", self.expires, _EXPIRES)
+        self._check_move()
+
+    def _check_move(self) -> None:
+        if self.task is not KEPT:
+            pairs = self.task.items() if isinstance(self.task, Mapping) else [("", self.task)]
+            names = [name for pair in pairs for name in pair]
+            are_texts = all(isinstance(name, str) for name in names)
+            if not names or not are_texts or "" in names[1::2] or LAUNCH in names:
+                raise InvalidOption("task", self.task, _NAME)
+        if self.change is not KEPT and not (callable(self.change) and not self.has_values):
+            raise InvalidOption("change", self.change, _CHANGE)
+
+    def check_names(self, services: Services) -> None:
+        """Check the new names of tasks.
+
+        Raises:
+            InvalidOption: this app has no such task.
+        """
+        if self.task is KEPT:
+            return
+        for name in [self.task] if isinstance(self.task, str) else self.task.values():
+            if name not in services.app.tasks:
+                services.import_tasks()
+            if name not in services.app.tasks:
+                raise InvalidOption("task", name, _KNOWN)
 
     def _check_place(self) -> None:
         if self.queue is not KEPT and (not isinstance(self.queue, str) or not self.queue):
@@ -294,13 +366,31 @@ class Edit:
             object.__setattr__(self, name, tuple(checked_name(name, tag) for tag in tags))
 
     @property
-    def has_arguments(self) -> bool:
+    def has_values(self) -> bool:
+        """Whether it has arguments that are the same for all."""
         return self.args is not KEPT or self.kwargs is not KEPT
+
+    @property
+    def has_arguments(self) -> bool:
+        return self.has_values or self.change is not KEPT
+
+    @property
+    def moves_along(self) -> bool:
+        """Whether it fits tasks to other code, which a single one may refuse."""
+        return self.task is not KEPT or self.change is not KEPT
+
+    @property
+    def suits_canvases(self) -> bool:
+        """Whether it changes of a message only the names of tasks, which parts have too."""
+        own = self.has_arguments or any(
+            other is not KEPT for other in (self.priority, self.expires, self.queue)
+        )
+        return isinstance(self.task, Mapping) and not own
 
     @property
     def has_message(self) -> bool:
         """Whether it changes the message, and not only the key or tags."""
-        others = (self.priority, self.expires, self.queue)
+        others = (self.priority, self.expires, self.queue, self.task)
         return self.has_arguments or any(other is not KEPT for other in others)
 
     def extras(self, entry: Entry) -> Extras:
@@ -321,16 +411,33 @@ class Edit:
         return replace(old, tags=tags, key=self.key or "", hold=old.hold if self.key else "")
 
 
-def edited(services: Services, entry: Entry, changes: Edit) -> tuple[NewRecord, str]:
-    """Return the new record, and its expiry if the edit sets one."""
+class Edited(NamedTuple):
+    """What an edit makes of an entry.
+
+    Attributes:
+        record: The new record.
+        expires: Its expiry, if the edit sets one.
+        before, after: The call, as logs show it, if the edit fits it to other code.
+    """
+
+    record: NewRecord
+    expires: str = ""
+    before: str = ""
+    after: str = ""
+
+
+def edited(services: Services, entry: Entry, changes: Edit) -> Edited | None:
+    """Return what an edit makes of an entry; ``None`` if it has nothing to change there."""
     extras, shards = changes.extras(entry), len(services.entries.shards)
     if extras.key != entry.extras.key:
         place = shard_of(entry.extras.key or entry.task_id, shards)
         if shard_of(extras.key or entry.task_id, shards) != place:
             raise InvalidOption("key", changes.key, _SHARD)
     draft = _draft_of(services, entry, changes)
-    if changes.has_arguments:
-        _set_arguments(services, draft, changes)
+    before = draft.says if changes.moves_along else ""
+    is_changed = _call_anew(services, draft, changes)
+    if changes.moves_along and not is_changed:
+        return None
     if changes.expires is not KEPT:
         _set_expiry(services, entry, draft, changes.expires)
     if changes.priority is not KEPT:
@@ -342,7 +449,18 @@ def edited(services: Services, entry: Entry, changes: Edit) -> tuple[NewRecord, 
     most = services.settings.max_message
     if new.size > most:
         raise MessageTooLarge(entry.task_id, new.size, most)
-    return new, "" if changes.expires is KEPT else draft.expires or ""
+    expires = "" if changes.expires is KEPT else draft.expires or ""
+    return Edited(new, expires, before, draft.says if changes.moves_along else "")
+
+
+def _call_anew(services: Services, draft: Draft, changes: Edit) -> bool:
+    """Set the task and its arguments; return whether an edit changes them."""
+    is_renamed = changes.task is not KEPT and draft.rename(changes.task)
+    if changes.has_arguments:
+        return _set_arguments(services, draft, changes) or is_renamed
+    if is_renamed and draft.is_readable:
+        _checked(services, draft, *draft.arguments)
+    return is_renamed
 
 
 def _draft_of(services: Services, entry: Entry, changes: Edit) -> Draft:
@@ -350,21 +468,46 @@ def _draft_of(services: Services, entry: Entry, changes: Edit) -> Draft:
         draft = Draft(entry.message, entry.record, services.app)
     except Exception as error:  # invalid JSON fails in many ways
         raise UnreadableRecord(entry.task_id, f"its message cannot be read: {error!r}") from error
-    if draft.is_canvas and changes.has_message:
+    if draft.is_canvas and changes.has_message and not changes.suits_canvases:
         raise NotATask("task_id", entry.task_id, CANVAS)
     # Protocol 1 has its name in the body, by which it is routed.
-    v1_s = (changes.expires, changes.queue) if draft.is_v1 else ()
+    v1_s = (changes.expires, changes.queue, changes.task) if draft.is_v1 else ()
     in_body = changes.has_arguments or any(part is not KEPT for part in v1_s)
+    in_body |= isinstance(changes.task, Mapping)
     if in_body and not draft.is_readable:
         raise InvalidOption("task_id", entry.task_id, _READABLE)
     return draft
 
 
-def _set_arguments(services: Services, draft: Draft, changes: Edit) -> None:
+def _set_arguments(services: Services, draft: Draft, changes: Edit) -> bool:
     args, kwargs = draft.arguments
+    if changes.change is not KEPT:
+        made = made_anew(changes.change, args, kwargs)
+        if made is None:
+            return False
+        args, kwargs = made
     args = args if changes.args is KEPT else changes.args
     kwargs = kwargs if changes.kwargs is KEPT else dict(changes.kwargs)
     draft.set_arguments(*_checked(services, draft, args, kwargs))
+    return True
+
+
+def made_anew(change: Callable[[Any, Any], Any], args: Any, kwargs: Any) -> Any:
+    """Return what a function makes of arguments; ``None`` if they stay.
+
+    Raises:
+        TypeError: it returns something else.
+    """
+    made = change(args, kwargs)
+    if made is None:
+        return None
+    try:
+        new_args, new_kwargs = made
+    except (TypeError, ValueError):
+        raise TypeError(_MADE.format(change, made)) from None
+    if not isinstance(new_args, (list, tuple)) or not isinstance(new_kwargs, Mapping):
+        raise TypeError(_MADE.format(change, made))
+    return tuple(new_args), dict(new_kwargs)
 
 
 def _checked(services: Services, draft: Draft, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -418,9 +561,11 @@ def edit(
     queue: str = KEPT,
     add_tags: Tags = (),
     remove_tags: Tags = (),
+    task: str | Mapping[str, str] = KEPT,
+    change: Callable[[Any, Any], tuple[Sequence[Any], Mapping[str, Any]] | None] = KEPT,
     if_revision: int | None = None,
 ) -> Outcome:
-    """Change the arguments, priority, expiry, queue, key or tags of a scheduled task.
+    """Change the arguments, task, priority, expiry, queue, key or tags of a scheduled task.
 
     Everything else stays as it is: the message keeps its serializer, compression, headers and
     links. It is only routed again if you pass a queue, and Celery sends no signal.
@@ -439,15 +584,21 @@ def edit(
             apply.
         add_tags: Tags that it gets; it then has up to 16.
         remove_tags: Tags that it loses, if it has them.
+        task: The name of another task of this app. Or new names by old ones: then also the tasks
+            in its links, and the parts of a canvas, get their new names.
+        change: A function of its arguments, ``change(args, kwargs)``, that returns the new ones, a
+            pair; ``None`` if they stay. It may be called again, if the task changes meanwhile.
         if_revision: Edit the task only if this is still its ``revision``.
 
     Returns:
-        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it has another revision.
+        ``Outcome.DONE``, the only true one; or why not. ``UNCHANGED``: it has another revision, or
+        *task* and *change* have nothing to change in it.
 
     Raises:
         InvalidOption: no value is given, or an invalid one; the task's current arguments cannot
-            be read; it is a canvas (``NotATask``), of which only key and tags can change; the queue
-            does not exist; or the new key belongs to another of several shards.
+            be read; it is a canvas (``NotATask``), of which only key, tags and names can change;
+            the queue or the new task does not exist; or the new key belongs to another of several
+            shards.
         AlreadyScheduled: another task waits under the new key; nothing was changed. ``KeyHeld``:
             it has left, and still holds the key.
         TypeError: the arguments do not fit the task.
@@ -456,7 +607,10 @@ def edit(
     named = key if task_id is None and key is not KEPT else None
     new_key = KEPT if task_id is None else key
     services = delayq.services
-    changes = Edit(args, kwargs, priority, expires, queue, new_key, add_tags, remove_tags)
+    changes = Edit(
+        args, kwargs, priority, expires, queue, new_key, add_tags, remove_tags, task, change
+    )
+    changes.check_names(services)
     who = target_of(task_id, named)
     outcome = _edit(services, who, changes, checked_revision(if_revision))
     if outcome not in (Outcome.DONE, Outcome.UNCERTAIN):
@@ -470,16 +624,18 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
         entry = services.entries.find(who)
         if if_revision is not None and entry and entry.changed_us != if_revision:
             return Outcome.UNCHANGED
+        made = None if entry is None else edited(services, entry, changes)
         if entry is None:
             # The step itself decides: the task may have left the store, or may just be arriving.
             what = Rewrite(None, NewRecord(b"", b"", b""))
+        elif made is None:
+            return Outcome.UNCHANGED
         else:
-            new, expires = edited(services, entry, changes)
-            what = Rewrite(entry.record, new)
+            what = Rewrite(entry.record, made.record)
         outcome, _ = services.entries.change(who, what)
-        if entry is not None and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
+        if entry is not None and made and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
             services.hooks.edited(entry.task_id)
-            warn_of_expiry([(entry.task_id, entry.due_ms, expires)])
+            warn_of_expiry([(entry.task_id, entry.due_ms, made.expires)])
         if outcome is not Outcome.UNCHANGED or if_revision is not None:
             return outcome
         if clock.monotonic() >= until:

@@ -14,9 +14,9 @@ sent. Then they go in due order, each with its due time as the ``eta``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from celery.app.task import Task
 
@@ -29,7 +29,7 @@ from ..core.message.headers import LAUNCH, warn_of_expiry
 from ..core.services import HasServices, Services
 from ..core.store import Filter, Match, Outcome, Position, Shard, State, label_of, target_of_member
 from ..core.store.changes import WAITING, Rewrite, rewritten
-from ..core.store.record import NewRecord, Record, entry_of
+from ..core.store.record import Entry, NewRecord, Record, entry_of
 from ..core.store.selection import peek
 from ..core.tasks import selection
 from ..core.tasks.changing import Changes
@@ -44,12 +44,14 @@ from ..core.tasks.selection import (
     telling_so_far,
 )
 from ..core.threads import awaited
-from .edits import CANVAS, KEPT, Draft, Edit, edited
+from .edits import CANVAS, KEPT, Draft, Edit, Edited, edited
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 STEP = 50  # members to read and write in one step: about 5 ms of Redis's time
+_FIRST = 5  # tasks that an edit shows
+_WHY = 10  # refused tasks that it names
 STEP_BYTES = 1_000_000  # approximate limit of new records in one call
 
 _SomeTally = TypeVar("_SomeTally", bound=Tally)
@@ -136,6 +138,14 @@ class _Rewriting(Generic[_SomeTally]):
             yield batch
 
 
+def _is_run(met: Match, record: Record) -> bool:
+    """Whether a recurring rule has written a task: such a run has a UUID of version 5 as id."""
+    if met.task_id[14:15] != "5" or "rules" not in LEAVES:
+        return False
+    tags = entry_of(met.task_id, met.facts, record, met.template).extras.tags
+    return bool(leaf("rules").is_run(met.task_id, tags))
+
+
 _CANVAS = label_of(LAUNCH)
 _STAYS = ("DEAD", "UNREADABLE")
 _CANVASES = "True: only a worker with celery_delayq can run a canvas, and there {}"
@@ -208,7 +218,7 @@ class _Release(_Rewriting[_ReleaseTally]):
                 tally.dead += 1
             elif met.record is not None and not met.record.is_released:
                 tally.met(met.state, would=met.state != "IN_FLIGHT")
-                tally.runs += self._has_rules and self._is_run(met, met.record)
+                tally.runs += self._has_rules and _is_run(met, met.record)
                 self._note(met, met.record, tally)
 
     def steps(self, size: int) -> Iterator[tuple[Shard, list[bytes]]]:
@@ -255,20 +265,86 @@ class _Release(_Rewriting[_ReleaseTally]):
                 draft.set_expiry(last)
         return draft.released()
 
-    def _is_run(self, met: Match, record: Record) -> bool:
-        """Whether a recurring rule has written a task: such a run has a UUID of version 5 as id."""
-        if met.task_id[14:15] != "5" or "rules" not in LEAVES:
-            return False
-        tags = entry_of(met.task_id, met.facts, record, met.template).extras.tags
-        return bool(leaf("rules").is_run(met.task_id, tags))
-
     def _note(self, met: Match, record: Record, tally: _ReleaseTally) -> None:
         tally.canvases += record.task_label == _CANVAS
         ahead_ms = met.due_ms - met.now_us // 1000
         tally.beyond += self._limit is not None and ahead_ms > self._limit.seconds * 1000
 
 
-class _EditMany(_Rewriting[Tally]):
+class Before(NamedTuple):
+    """A task that an edit fits to other code, as logs show its call.
+
+    Attributes:
+        id: Its id.
+        before: The call as it waits.
+        after: The call that it becomes.
+    """
+
+    id: str
+    before: str
+    after: str
+
+
+class Edits(Count):
+    """The number of tasks that were edited, or would be.
+
+    Attributes:
+        first: The first five of them, if the edit has ``task`` or ``change``.
+        of_rules: How many others stay, because their rule writes them: :meth:`Rule.rewrite` changes
+            that. A run that somebody moved or edited is not among them.
+        refused: How many others stay, because their new arguments do not fit the task, or
+            ``change`` raised an error.
+        why: The first ten of these: the id, and the error.
+    """
+
+    first: tuple[Before, ...] = ()
+    of_rules: int = 0
+    refused: int = 0
+    why: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no matching task was left unchanged, refused, or delivered before."""
+        return super().is_complete and not self.refused
+
+
+class _EditTally(Tally):
+    """Counts edited tasks, and keeps the first of them, and of those that were refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first, self._refused = list[Before](), dict[str, str]()
+        self._refusals = self.of_rules = 0
+
+    @property
+    def count(self) -> Edits:
+        return self.of(super().count)
+
+    def of(self, plain: Count) -> Edits:
+        """Return a count with what this one keeps."""
+        made = Edits(
+            plain,
+            uncertain=plain.uncertain,
+            in_flight=plain.in_flight,
+            unreadable=plain.unreadable,
+        )
+        made.first, made.of_rules = (*self._first,), self.of_rules
+        made.refused, made.why = self._refusals, (*self._refused.items(),)
+        return made
+
+    def edited(self, task_id: str, what: Edited) -> None:
+        """Keep one of the first that were edited, or would be."""
+        if what.before and len(self._first) < _FIRST:
+            self._first.append(Before(task_id, what.before, what.after))
+
+    def refuse(self, task_id: str, error: Exception) -> None:
+        """Count a task that stays."""
+        self._refusals += 1
+        if len(self._refused) < _WHY:
+            self._refused[task_id] = f"{type(error).__name__}: {error}"
+
+
+class _EditMany(_Rewriting[_EditTally]):
     """An edit of the tasks of a selection.
 
     Args:
@@ -283,40 +359,66 @@ class _EditMany(_Rewriting[Tally]):
     def __init__(self, services: Services, chosen: Filter, bulk: str, changes: Edit) -> None:
         super().__init__(services, chosen, bulk)
         self._changes = changes
-        self._made: dict[bytes, tuple[str, int, str]] = {}
+        self._made: dict[bytes, tuple[Entry, Edited]] = {}
         self._edited: list[tuple[str, int, str]] = []
 
     def refuse_canvases(self, shard: Shard, members: Sequence[bytes]) -> None:
         """Raise ``NotATask`` if there is a canvas among *members* that cannot be edited."""
-        if not self._changes.has_message:
+        if not self._changes.has_message or self._changes.suits_canvases:
             return
         for met in peek(shard, replace(self._chosen, tasks=(LAUNCH,)), members):
             raise NotATask("task", met.task_id, CANVAS)
 
-    def step(self, shard: Shard, members: Sequence[bytes], tally: Tally) -> None:
+    def step(self, shard: Shard, members: Sequence[bytes], tally: _EditTally) -> None:
         self._made.clear()
         super().step(shard, members, tally)
         warn_of_expiry(self._edited)
         self._edited.clear()
 
-    def new_record(self, met: Match, tally: Tally) -> NewRecord | None:
+    def look(self, shard: Shard, members: Sequence[bytes], tally: _EditTally) -> None:
+        """Count the tasks among *members* that would be edited, as if they were."""
+        for met in peek(shard, self._chosen, members, reads=True):
+            if self.new_record(met, tally) is not None:
+                would = met.state in WAITING
+                tally.met(met.state, would=would)
+                if would:
+                    tally.edited(met.task_id, self._made[met.member][1])
+        self._made.clear()
+
+    def new_record(self, met: Match, tally: _EditTally) -> NewRecord | None:
         if met.record is None or met.state == "UNREADABLE":
             tally.unreadable += met.state == "UNREADABLE"
             return None
         if met.record.is_released:
             return None
+        # A rule that says another task writes its runs anew, beside those that have changed.
+        is_as_written = met.record.changed_us // 1000 == met.record.created_ms
+        if self._changes.moves_along and is_as_written and _is_run(met, met.record):
+            tally.of_rules += 1
+            return None
+        made = self._made_of(met, met.record, tally)
+        return made.record if made else None
+
+    def _made_of(self, met: Match, record: Record, tally: _EditTally) -> Edited | None:
+        made = None
         try:
-            entry = entry_of(met.task_id, met.facts, met.record, met.template)
-            new, expires = edited(self._services, entry, self._changes)
+            entry = entry_of(met.task_id, met.facts, record, met.template)
+            made = edited(self._services, entry, self._changes)
         except UnreadableRecord:
             tally.unreadable += 1
-            return None
-        self._made[met.member] = entry.task_id, entry.due_ms, expires
-        return new
+        except Exception as error:
+            if not self._changes.moves_along:
+                raise
+            tally.refuse(met.task_id, error)
+        if made is not None:
+            self._made[met.member] = entry, made
+        return made
 
-    def done(self, met: Match, seen: Record, tally: Tally) -> None:  # noqa: ARG002
+    def done(self, met: Match, seen: Record, tally: _EditTally) -> None:  # noqa: ARG002
         self._services.hooks.edited(met.task_id)
-        self._edited.append(self._made[met.member])
+        entry, made = self._made[met.member]
+        tally.edited(entry.task_id, made)
+        self._edited.append((entry.task_id, entry.due_ms, made.expires))
 
 
 class RewritableSelection(Selection):
@@ -332,10 +434,14 @@ class RewritableSelection(Selection):
         dry_run: bool = False,
         progress: Progress | None = None,
         **changes: Unpack[Changes],
-    ) -> Count:
-        """Change their arguments, priority, expiry, queue or tags; see :meth:`DelayQ.edit`.
+    ) -> Edits:
+        """Change their arguments, task, priority, expiry, queue or tags; see :meth:`DelayQ.edit`.
 
-        Otherwise like :meth:`cancel`. You can repeat an edit that was interrupted.
+        Otherwise like :meth:`cancel`. You can repeat an edit that was interrupted; a ``change``
+        that returns ``None`` for arguments that are new already changes none twice.
+
+        With ``task`` or ``change``, a task whose new arguments do not fit stays, and is counted as
+        ``refused``; a dry run makes all the new arguments to tell that before.
 
         Raises:
             InvalidOption: as :meth:`DelayQ.edit`; there is a canvas (``NotATask``), and nothing was
@@ -344,13 +450,13 @@ class RewritableSelection(Selection):
         edit = Edit(**changes)
         if edit.key is not KEPT:
             raise InvalidOption("key", edit.key, "none: only one task can have a key")
-        edits = _EditMany(self._services, self._chosen, self.bulk, edit)
+        edit.check_names(self._services)
+        edits, tally = _EditMany(self._services, self._chosen, self.bulk, edit), _EditTally()
         for _, shard, page in self._pages():
             edits.refuse_canvases(shard, page)
-        if dry_run:
-            return self._would_change(lambda met: met.state in WAITING, progress)
-        tally = Tally()
-        self._rewrite(edits, tally, progress)
+        if dry_run and not edit.moves_along:
+            return tally.of(self._would_change(lambda met: met.state in WAITING, progress))
+        self._rewrite(edits.look if dry_run else edits.step, tally, progress)
         return tally.count
 
     def release(
@@ -402,14 +508,17 @@ class RewritableSelection(Selection):
         return tally.count
 
     def _rewrite(
-        self, rewriting: _Rewriting[_SomeTally], tally: _SomeTally, progress: Progress | None
+        self,
+        step: Callable[[Shard, Sequence[bytes], _SomeTally], None],
+        tally: _SomeTally,
+        progress: Progress | None,
     ) -> None:
         self._at = self._begun
         with telling_so_far(tally):
             for number, shard, page in self._pages():
                 for first in range(0, len(page), STEP):
                     some = page[first : first + STEP]
-                    rewriting.step(shard, some, tally)
+                    step(shard, some, tally)
                     self._at = self._begun.behind(number, Position.of(some[-1]))
                     report(progress, tally)
 

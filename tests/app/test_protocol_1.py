@@ -179,3 +179,17 @@ def test_a_dump_has_it_and_a_store_takes_it_back(arrive, redis):
 
     delayq.hand_over()
     assert body(redis)["id"] == "a"
+
+
+def test_a_new_name_of_its_task_is_in_the_body(arrive, redis):
+    app = arrive(LONG_AGO)
+
+    @app.task(name="new", shared=False)
+    def new(*_, **__):
+        pass
+
+    assert app.delayq.select(task="t").edit(task="new") == 1
+
+    assert app.delayq.get("a").task == "new"
+    app.delayq.hand_over()
+    assert body(redis)["task"] == "new"

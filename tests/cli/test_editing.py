@@ -2,6 +2,8 @@
 
 import json
 import math
+import sys
+import types
 from datetime import datetime
 
 import pytest
@@ -178,3 +180,73 @@ def test_another_revision_changes_nothing_and_its_own_does(one, app, run, comman
 def test_a_revision_is_for_one_task(one, misused, command, who):
     words = "Error: --if-revision takes one task, by its id or --key."
     assert misused(*_line(command, *who, "--if-revision", "1")) == words
+
+
+# Fitted to other code.
+
+
+@pytest.fixture
+def code(app, monkeypatch):
+    """The app's new code: the task new, and a module with functions."""
+
+    @app.task(name="new", shared=False)
+    def new(x, y=0, currency=""):
+        pass
+
+    module = types.ModuleType("moves")
+    module.priced = lambda args, kwargs: (args, {**kwargs, "currency": "EUR"})
+    module.fails = lambda *_: 1 / 0
+    monkeypatch.setitem(sys.modules, "moves", module)
+
+
+@pytest.mark.usefixtures("one", "code")
+def test_a_dry_run_shows_the_first_before_and_after(said, app):
+    moves = ("--task", "t", "--to-task", "new", "--with", "moves:priced")
+    assert said("edit", *moves, "--dry-run") == [
+        "task one",
+        "  - t (1,) {'y': 2}",
+        "  + new (1,) {'y': 2, 'currency': 'EUR'}",
+        "1 task would be edited",
+    ]
+    assert app.delayq.get("one").task == "t"
+    assert said("edit", *moves, "--yes") == ["1 task edited"]
+    assert app.delayq.get("one").kwargs == {"y": 2, "currency": "EUR"}
+
+
+@pytest.mark.usefixtures("one", "code")
+def test_old_names_and_new_ones_are_pairs(said, app):
+    assert said("edit", "one", "--to-task", "t=new", "--to-task", "u=new") == ["task one edited"]
+    assert app.delayq.get("one").task == "new"
+
+
+@pytest.mark.usefixtures("one", "code")
+def test_a_task_that_does_not_fit_stays_and_is_told(run, app):
+    told = ["task one stays: ZeroDivisionError: division by zero"]
+    for mode, count in (("--dry-run", "0 tasks would be edited"), ("--yes", "0 tasks edited")):
+        result = run("edit", "--task", "t", "--with", "moves:fails", mode)
+        assert result.exit_code == 1
+        assert result.output.splitlines()[:2] == [*told, count]
+    result = run("edit", "one", "--with", "moves:fails")
+    assert (result.exit_code, result.output) == (1, "Error: ZeroDivisionError: division by zero\n")
+    assert app.delayq.get("one").task == "t"
+
+
+@pytest.mark.usefixtures("one", "code")
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--to-task", "a", "--to-task", "b"], "--to-task takes one name, or OLD=NEW for each."),
+        (["--to-task", "=b"], "--to-task takes one name, or OLD=NEW for each."),
+        (["--to-task", "nowhere"], "a task that this app has"),
+        (["--with", "nowhere:at_all"], "--with nowhere:at_all: No module named 'nowhere'"),
+        (["--with", "moves:other"], "--with moves:other: "),
+        (["--with", "moves"], "change is "),
+        (["--with", "moves:priced", "--args", "[1]"], "change is "),
+    ],
+)
+def test_what_is_no_name_or_function_is_refused(run, app, words, says):
+    result = run("edit", "one", *words)
+    assert result.exit_code != 0
+    assert says in result.output
+    assert "Traceback" not in result.output
+    assert app.delayq.get("one").task == "t"

@@ -51,7 +51,7 @@ from celery_delayq.core.tasks.changing import Changes
 from celery_delayq.core.tasks.scheduled_task import facts_of
 from celery_delayq.operations.cli import delayq, operate
 from celery_delayq.operations.queues import QueueCounts
-from celery_delayq.operations.selection import Released, RewritableSelection
+from celery_delayq.operations.selection import Edits, Released, RewritableSelection
 from celery_delayq.operations.status import Status, counts_facts
 from tests.readme.document import page
 
@@ -59,7 +59,7 @@ FROZEN = Path(__file__).with_name("stable.txt")
 
 #: The start of a row of the page -> the classes that have its names, each as the list calls it.
 OWNERS = {
-    "attributes of selections": {"count": Released},
+    "attributes of selections": {"count": Released, "edit()": Edits},
     "attributes of what `undo_all`": {"undo_all()": Undone, "undoable()": Undoable},
     "attributes of what `holder`": {"holder()": KeyHolder},
     "attributes of findings": {"check()": Finding, "repair()": Repaired},

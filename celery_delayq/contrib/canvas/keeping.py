@@ -79,7 +79,7 @@ class Kept:
         for step in self.steps:
             body = step.get("body")
             if isinstance(body, Signature):  # in the messages it has the same serializer
-                step["body"] = _packed(_plain(body), self.serializer)
+                step["body"] = packed(_plain(body), self.serializer)
         return result
 
     def note(self, headers: dict[str, Any], given: Mapping[str, Any]) -> None:
@@ -224,7 +224,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _packed(value: Any, serializer: str | None) -> list[str]:
+def packed(value: Any, serializer: str | None) -> list[str]:
+    """Return a value as a step has it: content type, encoding, and the bytes as base64."""
     content_type, encoding, data = serialize(value, serializer=serializer)
     raw = data.encode() if isinstance(data, str) else data
     return [content_type, encoding, b64encode(raw).decode()]

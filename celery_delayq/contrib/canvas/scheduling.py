@@ -11,6 +11,7 @@ chord's counter expires a day after it was set.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -18,18 +19,23 @@ from typing import Any
 from celery import Celery
 from celery.canvas import Signature, chunks, group, maybe_signature
 from celery.result import GroupResult, ResultBase
+from kombu.serialization import loads as loaded
+from kombu.serialization import prepare_accept_content
+from kombu.utils.json import loads
 
 from ...core.clock import When
 from ...core.errors import InvalidOption, NotScheduled
 from ...core.integration.apply_async import result_of, schedule_call
 from ...core.integration.results import ScheduledResult
-from ...core.message.body import sent_by
+from ...core.message.body import body_of, encode_into, sent_by, serializer_of
+from ...core.message.body import renamed as renamed_in
 from ...core.message.headers import LAUNCH, ONCE_HEADER
+from ...core.message.outgoing import dumps
 from ...core.scheduling.intercept import Request
 from ...core.scheduling.options import PART
 from ...core.services import Services
 from ...core.store import id_text
-from .keeping import Aside, Kept
+from .keeping import Aside, Kept, packed
 
 _WAYS = ("connection", "producer", "publisher")
 _NO_WAY = "none: a worker of the app sends the parts of a canvas when it is due"
@@ -259,6 +265,65 @@ def parts_of(body: Any) -> list[tuple[str, bytes | None]]:
     (steps, _), *_ = body
     messages = {step.get("id"): step["message"].encode() for step in steps if "message" in step}
     return [(task_id, messages.get(task_id)) for task_id in task_ids(body)]
+
+
+def names_in(args: Any) -> list[str]:
+    """Return the names of the tasks of a canvas's first parts, from a launch's arguments."""
+    messages = (loads(step["message"]) for step in args[0] if "message" in step)
+    return [str(message["headers"].get("task")) for message in messages]
+
+
+def renamed(args: Any, names: Mapping[str, str], accept: Any) -> bool:
+    """Give the tasks of a canvas's parts new names, in a launch's arguments.
+
+    Args:
+        args: The arguments, which are changed.
+        names: New names by old ones.
+        accept: The content types that may be decoded.
+
+    Returns:
+        Whether a part has another name now.
+
+    Raises:
+        ValueError: a part may not or cannot be decoded.
+    """
+    found = [
+        _message_renamed(step, names, accept)
+        if "message" in step
+        else _body_renamed(step, names, accept)
+        for step in args[0]
+    ]
+    return any(found)
+
+
+def _message_renamed(step: dict[str, Any], names: Mapping[str, str], accept: Any) -> bool:
+    message = loads(step["message"])
+    body, own = body_of(message, accept), names.get(message["headers"]["task"])
+    if body is None:
+        raise ValueError(f"the arguments of its part {step.get('id')} cannot be decoded")
+    has_links = renamed_in(body, names)
+    if has_links:
+        encode_into(message, body)
+    if own is not None:
+        message["headers"]["task"] = own
+        if step.get("sent"):
+            step["sent"]["name"] = own
+    if has_links or own is not None:
+        step["message"] = dumps(message)
+    return has_links or own is not None
+
+
+def _body_renamed(step: dict[str, Any], names: Mapping[str, str], accept: Any) -> bool:
+    """Rename the body of a chord, which the result backend is to get."""
+    if not step.get("body"):
+        return False
+    content_type, encoding, data = step["body"]
+    accepted = prepare_accept_content(accept)
+    body = loaded(b64decode(data), content_type, encoding, accept=accepted)
+    is_changed = renamed_in(body, names)
+    if is_changed:
+        step["body"] = packed(body, serializer_of(content_type))
+    return is_changed
 
 
 def _ids_of(result: ResultBase) -> list[str]:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ...core.errors import DelayQError
 from ...core.text import counted, plain
+from ...operations.cli.change import CHANGES, code_options
 from ...operations.cli.common import (
     STAMP,
     Argument,
@@ -51,6 +53,7 @@ _SOURCES = ("redbeat", "django-celery-beat")
     cls=CeleryCommand, epilog=examples(
         "rules", "rules pause digest", "rules list --json", "rules import --from redbeat --dry-run",
         "rules edit digest --schedule '0 6 * * *' --tz Asia/Tokyo",
+        "rules edit --all --to-task shop.mail=shop.send_mail",
     ),
 )  # fmt: skip
 @click.argument(
@@ -82,13 +85,15 @@ _SOURCES = ("redbeat", "django-celery-beat")
     "--dialect", type=click.Choice(_DIALECTS), cls=CeleryOption, help_group="Editing",
     help="What fields mean that restrict the day of the month and the weekday: either, or both.",
 )  # fmt: skip
+@click.option("--to-task", **CHANGES["--to-task"])
+@click.option("--with", "function", **CHANGES["--with"])
 @click.option(
     "--back-to-code", "back", is_flag=True, cls=CeleryOption, help_group="Editing",
     help="Let the schedule count again that code says.",
 )  # fmt: skip
 @click.option(
     "--all", "every_one", is_flag=True, cls=CeleryOption, help_group="Many",
-    help="Pause, resume or remove all rules.",
+    help="Pause, resume or remove all rules; or fit all to other code.",
 )  # fmt: skip
 @click.option(
     "--yes", is_flag=True, cls=CeleryOption, help_group="Many",
@@ -100,18 +105,21 @@ _SOURCES = ("redbeat", "django-celery-beat")
 def rules(
     ctx: click.Context, /, action: str, names: tuple[str, ...], *, source: str | None,
     dry_run: bool, removes: bool, schedule: str | None, tz: str | None, dialect: str | None,
-    back: bool, every_one: bool, yes: bool, as_json: bool, **_: Any,
+    to_task: tuple[str, ...], function: str | None, back: bool, every_one: bool, yes: bool,
+    as_json: bool, **_: Any,
 ) -> None:  # fmt: skip
     """List the recurring tasks, or change some.
 
     To pause or remove a rule cancels the runs that it has written ahead. skip leaves out the next
     run only, and unskip brings back those that were skipped; run sends the task now, beside the
-    schedule. edit gives another schedule, over the one that code says. import makes a rule of each
-    entry of another scheduler, or of those that you name; a disabled one is paused. The entries
-    stay. Exits with 1 if an entry was refused, or is gone and its rule stays.
+    schedule. edit gives another schedule, over the one that code says; or, with --to-task or
+    --with, fits the rule to other code. import makes a rule of each entry of another scheduler, or
+    of those that you name; a disabled one is paused. The entries stay. Exits with 1 if an entry was
+    refused, or is gone and its rule stays.
     """
-    wrong = _wrong(action, names, source, of_import=dry_run or removes, every_one=every_one)
-    edit = Edit(schedule, tz, dialect or "", back)
+    edit = Edit(schedule, tz, dialect or "", back, code_options(to_task, function, ctx))
+    all_of = edit.all_of if every_one else None
+    wrong = _wrong(action, names, source, of_import=dry_run or removes, all_of=all_of)
     if wrong := wrong or edit.wrong(action):
         raise click.UsageError(wrong, ctx)
     from . import face
@@ -126,7 +134,7 @@ def rules(
         return
     with ErrorSentences():
         if every_one:
-            _change_all(ctx, services, action, yes=yes)
+            _change_all(ctx, services, action, edit, yes=yes)
             return
         if action == "list":
             _list(ctx, services, names, as_json=as_json)
@@ -141,6 +149,13 @@ def rules(
         ctx.exit(1)
 
 
+_OF_EDIT = "--schedule, --tz, --dialect, --to-task, --with and --back-to-code are of edit."
+_NEEDS = (
+    "edit needs --schedule, with or without --tz and --dialect; or --to-task or --with; or "
+    "--back-to-code."
+)
+
+
 class Edit(NamedTuple):
     """What the options of editing say."""
 
@@ -148,13 +163,22 @@ class Edit(NamedTuple):
     tz: str | None
     dialect: str
     back: bool
+    moves: dict[str, Any]
+
+    @property
+    def all_of(self) -> tuple[str, ...]:
+        """The actions that take --all."""
+        return (*_DONE, "edit") if self.moves else (*_DONE,)
 
     def wrong(self, action: str) -> str:
         """Return what is wrong with them; empty if nothing is."""
         if action != "edit":
-            return "--schedule, --tz, --dialect and --back-to-code are of edit." * any(self)
+            return _OF_EDIT * any(self)
+        others = (self.schedule, self.tz, self.dialect, self.back)
+        if self.moves:
+            return "--to-task and --with take no schedule." * any(others)
         if self.back is (self.schedule is not None) or (self.back and (self.tz or self.dialect)):
-            return "edit needs --schedule, with or without --tz and --dialect; or --back-to-code."
+            return _NEEDS
         return ""
 
 
@@ -165,6 +189,8 @@ def _edit(ctx: click.Context, services: Services, name: str, edit: Edit) -> bool
     if rule is None:
         ctx.obj.error(plain(f"there is no rule {name}"))
         return False
+    if edit.moves:
+        return _rewrite(ctx, services, rule, edit.moves)
     if edit.back:
         is_done = rule.back_to_code()
     else:
@@ -176,15 +202,40 @@ def _edit(ctx: click.Context, services: Services, name: str, edit: Edit) -> bool
     return is_done
 
 
+def _rewrite(ctx: click.Context, services: Services, rule: Rule, moves: dict[str, Any]) -> bool:
+    """Fit a rule to other code; return whether it fits."""
+    from . import face
+
+    try:
+        is_done = rule.rewrite(**moves)
+    except DelayQError:
+        raise
+    except Exception as error:  # of the user's function, or arguments that do not fit
+        ctx.obj.error(plain(f"rule {rule.name} stays: {type(error).__name__}: {error}"))
+        return False
+    now = face.named(services, rule.name)
+    if is_done and now:
+        ctx.obj.echo(plain(f"rule {now.name} has the task {now.task}"))
+    return True
+
+
 def _wrong(
-    action: str, names: tuple[str, ...], source: str | None, *, of_import: bool, every_one: bool
+    action: str,
+    names: tuple[str, ...],
+    source: str | None,
+    *,
+    of_import: bool,
+    all_of: tuple[str, ...] | None,
 ) -> str:
-    """Return what is wrong with the options; empty if nothing is."""
+    """Return what is wrong with the options; empty if nothing is.
+
+    With ``--all``, *all_of* are the actions that take it.
+    """
     if (source is None) is (action == "import") or (of_import and source is None):
         return "import needs --from; --from, --dry-run and --remove are of import."
-    if every_one and (names or action not in _DONE):
-        return "--all is of pause, resume and remove, without names."
-    needs_names = action not in ("list", "import") and not every_one
+    if all_of is not None and (names or action not in all_of):
+        return "--all is of pause, resume, remove, and edit with --to-task, without names."
+    needs_names = action not in ("list", "import") and all_of is None
     return f"Name the rules to {action}." if needs_names and not names else ""
 
 
@@ -213,8 +264,10 @@ def _act(ctx: click.Context, rule: Rule | None, name: str, action: str) -> bool:
     return True
 
 
-def _change_all(ctx: click.Context, services: Services, action: str, *, yes: bool) -> None:
-    """Change all rules, also those that this version cannot read."""
+def _change_all(
+    ctx: click.Context, services: Services, action: str, edit: Edit, *, yes: bool
+) -> None:
+    """Change all rules; but for an edit, also those that this version cannot read."""
     from .. import rule_store
     from . import face
 
@@ -222,6 +275,11 @@ def _change_all(ctx: click.Context, services: Services, action: str, *, yes: boo
     names = sorted({rule.name for rule in all_of_them if not rule.is_removed})
     if names and not yes:
         confirm(f"{action} {counted(len(names), 'rule')}?")
+    if action == "edit":
+        answers = [_edit(ctx, services, name, edit) for name in names]
+        if not all(answers):
+            ctx.exit(1)
+        return
     done = sum(face.change(services, name, action) for name in names)
     ctx.obj.echo(f"{counted(done, 'rule')} {_DONE[action]}")
 

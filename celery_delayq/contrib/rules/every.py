@@ -17,9 +17,10 @@ from typing import Any
 
 from celery.app.task import Task
 from celery.canvas import Signature
+from kombu.utils.json import loads
 
 from ...core.errors import InvalidOption
-from ...core.message.body import is_canvas, signature_of
+from ...core.message.body import is_canvas, renamed, signature_of
 from ...core.scheduling.options import (
     AFTER,
     AT,
@@ -32,10 +33,20 @@ from ...core.services import HasServices, Services
 from ...core.store.keys import checked_name
 from ...core.store.record import MOST_TAGS
 from ...core.text import logger_of
+from ...operations.edits import KEPT, Edit, made_anew
 from .. import rule_store as store
 from ..rule_store import MOST_RULES, NEW, PAUSED, Stored, said_of
 from .face import Rule, checked, named, settle
-from .plan import MISSED, Plan, Taken, Timing, has_own_apply_async, text_of, timing_of
+from .plan import (
+    MISSED,
+    Plan,
+    Taken,
+    Timing,
+    has_own_apply_async,
+    plan_in_code,
+    text_of,
+    timing_of,
+)
 
 LONGEST_JITTER = 86_400.0
 MOST_VERSION = 10**12
@@ -54,6 +65,7 @@ _TWICE = (
 
 # What persons changed goes along if a rule moves to another shard.
 _OF_PERSONS = ("edit", "skipped")
+_OF_CODE = ("version", "source", "app", "home", "offset", "flags", "declared")
 
 _WARNED = set[tuple[str, str]]()
 
@@ -160,6 +172,30 @@ def set_rule(
     if made is None:
         raise InvalidOption("name", name, "the name of a rule that nobody removes meanwhile")
     return made
+
+
+def rewrite(services: Services, stored: Stored, task: Any, change: Any) -> bool:
+    """Fit a rule to other code; see :meth:`Rule.rewrite`."""
+    Edit(task=task, change=change).check_names(services)
+    plan = plan_in_code(stored)
+    fields = loads(plan.signature)
+    is_changed = False
+    if isinstance(task, str):
+        is_changed, fields["task"] = fields["task"] != task, task
+    elif task is not KEPT:
+        is_changed = renamed(fields, task)
+    if change is not KEPT:
+        made = made_anew(change, fields["args"], fields["kwargs"])
+        if made is not None:
+            is_changed, (fields["args"], fields["kwargs"]) = True, made
+    if not is_changed:
+        return False
+    signature = services.app.signature(fields)
+    new = checked_plan(signature, plan.timing, plan.missed, plan.jitter, plan.tags)
+    own = {name: stored.row[name] for name in _OF_CODE if name in stored.row}
+    row = {**own, "by": socket.gethostname(), "plan": new.text, "digest": new.digest}
+    say(services, stored.name, row, stored, replaces=True, settles=True)
+    return True
 
 
 def row_of(

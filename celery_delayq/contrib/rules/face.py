@@ -7,7 +7,7 @@ more ---------a slice at a time--------------> some 100 from a place on, in no o
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -21,6 +21,7 @@ from ...core.errors import InvalidOption
 from ...core.hooks import actor
 from ...core.services import HasServices, Services
 from ...core.store.keys import checked_name
+from ...operations.edits import KEPT
 from .. import rule_store as store
 from ..rule_store import RowEdit, Stored, ms_of
 from . import runs, writing
@@ -152,6 +153,28 @@ class Rule:
         offset = str(plan.offset(self.name) // timedelta(milliseconds=1))
         edit = RowEdit(parts, offset, actor() or socket.gethostname(), at_ms)
         return change(self._services, self.name, "edit", given=edit.text)
+
+    def rewrite(
+        self,
+        *,
+        task: str | Mapping[str, str] = KEPT,
+        change: Callable[[Any, Any], tuple[Sequence[Any], Mapping[str, Any]] | None] = KEPT,
+    ) -> bool:
+        """Fit it to other code, by new names of tasks or a function, as :meth:`DelayQ.edit` does.
+
+        What it has written ahead is cancelled and written anew, but for runs that somebody moved or
+        edited. A worker that declares it says what its code says when it starts.
+
+        Returns:
+            Whether it has changed.
+
+        Raises:
+            InvalidOption: an argument is none, or this app has no such task.
+            TypeError: the arguments do not fit the task.
+        """
+        from .every import rewrite
+
+        return rewrite(self._services, self._stored, task, change)
 
     def back_to_code(self) -> bool:
         """End what :meth:`edit` changed; return whether there was something to end."""

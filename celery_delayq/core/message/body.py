@@ -17,7 +17,7 @@ from celery.app.task import Task
 from celery.canvas import Signature, chunks
 from celery.result import AsyncResult, GroupResult
 from kombu import serialization
-from kombu.compression import decompress
+from kombu.compression import compress, decompress
 from kombu.transport import virtual
 from kombu.utils.json import loads
 
@@ -119,6 +119,47 @@ def depth_of(app: Celery) -> dict[str, int]:
 def is_canvas(sig: Signature) -> bool:
     """Whether *sig* is more than one plain task."""
     return bool(sig.get("subtask_type")) or isinstance(sig, chunks)
+
+
+_OF_SIGNATURE = {"task", "args", "kwargs", "options", "subtask_type", "immutable"}
+
+
+def signatures_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield each signature in a message's body: links, chain, chord, parts of these, arguments."""
+    if isinstance(value, dict):
+        if value.keys() >= _OF_SIGNATURE:
+            yield value
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return
+    for part in value:
+        yield from signatures_in(part)
+
+
+def renamed(body: Any, names: Mapping[str, str]) -> bool:
+    """Give the tasks of signatures in a message's body new names; return whether one has."""
+    is_changed = False
+    for signature in signatures_in(body):
+        if signature["task"] in names:
+            signature["task"] = names[signature["task"]]
+            is_changed = True
+    return is_changed
+
+
+def encode_into(envelope: dict[str, Any], body: Any) -> None:
+    """Replace a message's body; it is serialised, compressed and encoded as the one before.
+
+    Raises:
+        KeyError: the serializer is not known here.
+        kombu.exceptions.EncodeError: the serializer cannot encode it.
+    """
+    made = serialization.dumps(body, serializer=serializer_of(envelope["content-type"]))
+    content_type, encoding, data = made
+    if compression := envelope["headers"].get("compression"):
+        data, _ = compress(data, compression)
+    if body_encoding := envelope["properties"].get("body_encoding"):
+        data = virtual.Channel.codecs[body_encoding].encode(data)
+    envelope.update({"body": data, "content-type": content_type, "content-encoding": encoding})
 
 
 def options_after(embed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

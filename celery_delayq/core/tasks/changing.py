@@ -8,7 +8,7 @@ arguments, for one task or for many. Then the changes, each a method of ``DelayQ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Literal, TypedDict
@@ -34,6 +34,8 @@ class Changes(TypedDict, total=False):
     queue: str
     add_tags: Tags
     remove_tags: Tags
+    task: str | Mapping[str, str]
+    change: Callable[[Any, Any], tuple[Sequence[Any], Mapping[str, Any]] | None]
 
 
 class ChangesOfOne(Changes, total=False):

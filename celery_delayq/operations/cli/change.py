@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import chain
 from typing import Any, ClassVar
 
 import click
+from kombu.utils.imports import symbol_by_name
 
 from ...core import clock
 from ...core.clock import from_ms, to_ms
@@ -30,7 +31,7 @@ from ...core.text import counted, plain
 from ..actions import ACTIONS, REFUSED, Action
 from ..edits import KEPT, Edit
 from ..finding import ids_from
-from ..selection import Released, RewritableSelection
+from ..selection import Edits, Released, RewritableSelection
 from ..typed_times import told
 from .common import (
     Argument,
@@ -467,8 +468,11 @@ class _Reschedule(Change):
         return f" to {with_zone(from_ms(self._due_ms), zone_of(self.ctx))}"
 
 
-_MESSAGE, _PLACE = ({"cls": CeleryOption, "help_group": group} for group in ("Message", "Place"))
-_CHANGES: dict[str, dict[str, Any]] = {
+_MESSAGE, _PLACE, _CODE = (
+    {"cls": CeleryOption, "help_group": group} for group in ("Message", "Place", "Other code")
+)
+#: The options of an edit; a rule has some of them, too.
+CHANGES: dict[str, dict[str, Any]] = {
     "--args": {**_MESSAGE, "help": "All arguments: a JSON list."},
     "--kwargs": {**_MESSAGE, "help": "All keyword arguments: a JSON object."},
     "--priority": {**_MESSAGE, "type": int, "help": "0 to 255."},
@@ -485,18 +489,33 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "--remove-tag": {
         **_PLACE, "multiple": True, "help": "A tag that it loses; may be given more than once."
     },
+    "--to-task": {
+        **_CODE, "multiple": True, "metavar": "NAME|OLD=NEW",
+        "help": "The task's new name; or OLD=NEW, also for links and parts of canvases.",
+    },
+    "--with": {
+        **_CODE, "metavar": "MODULE:FUNCTION",
+        "help": "A function of (args, kwargs) that returns the new ones, or None if they stay.",
+    },
 }  # fmt: skip
+
+
+_OF_RULES = "{} of rules left alone: rules edit, with the same options, changes their rules"
 
 
 class _Edit(Change):
     more = """
-    Change their arguments, priority, expiry, queue, key or tags. Values that you do not pass stay.
+    Change their arguments, task, priority, expiry, queue, key or tags. Values that you do not pass
+    stay. With --to-task or --with, a dry run shows the first five before and after, and which do
+    not fit.
     """
-    options = tuple(click.option(name, **how) for name, how in _CHANGES.items())
+    options = tuple(click.option(name, **how) for name, how in CHANGES.items())
+    _refused = 0
 
     def read(self, **given: Any) -> dict[str, Any]:
-        if all(value in (None, ()) for value in given.values()):
-            *most, last = _CHANGES
+        moves = code_options(given.pop("to_task"), given.pop("with"), self.ctx)
+        if not moves and all(value in (None, ()) for value in given.values()):
+            *most, last = CHANGES
             raise click.UsageError(f"Say what to change: {', '.join(most)} or {last}.", self.ctx)
         given = {name: KEPT if value is None else value for name, value in given.items()}
         key, ids = given["new_key"], self.choice.ids
@@ -511,16 +530,46 @@ class _Edit(Change):
                 "queue": given["new_queue"],
                 "add_tags": given["add_tag"],
                 "remove_tags": given["remove_tag"],
+                **moves,
                 **({} if key is KEPT else {"key": key}),
             }
             Edit(**changes)  # before the first task
         return changes
+
+    def one(self, who: Target) -> Outcome:
+        try:
+            return super().one(who)
+        except (DelayQError, TypeError):
+            raise
+        except Exception as error:
+            if "change" not in self.how:
+                raise
+            raise click.ClickException(plain(f"{type(error).__name__}: {error}")) from error
+
+    def many(self, selection: RewritableSelection, **run: Any) -> Edits:
+        count: Edits = super().many(selection, **run)
+        if run["dry_run"]:
+            for task_id, before, after in count.first:
+                self.say(plain(f"task {task_id}"))
+                self.say(plain(f"  - {before}"))
+                self.say(plain(f"  + {after}"))
+        # After the question, only what came of it.
+        self._refused = count.refused
+        for task_id, why in count.why:
+            self.warn(plain(f"task {task_id} stays: {why}"))
+        if count.refused > len(count.why):
+            self.warn(f"and {counted(count.refused - len(count.why))} more")
+        if count.of_rules:
+            self.warn(_OF_RULES.format(counted(count.of_rules)))
+        return count
 
     def run(self) -> None:
         try:
             super().run()
         except TypeError as error:  # arguments that do not fit the task
             raise click.ClickException(plain(error)) from error
+        if self._refused and self.choice.dry_run:
+            self.ctx.exit(1)
 
     def _expires(self, given: Any) -> Any:
         if given is KEPT:
@@ -530,6 +579,24 @@ class _Edit(Change):
         moment = moment_of(self.ctx, given)
         # `edit` would count a number from the due time.
         return moment if isinstance(moment, datetime) else from_ms(to_ms(moment, timezone.utc))
+
+
+def code_options(names: Sequence[str], function: str | None, ctx: click.Context) -> dict[str, Any]:
+    """Return the arguments of an edit that fits tasks to other code."""
+    found = dict[str, Any]()
+    pairs = [name.partition("=") for name in names]
+    if pairs and len(pairs) == 1 and not pairs[0][1]:
+        found["task"] = names[0]
+    elif pairs:
+        if not all(old and new for old, _, new in pairs):
+            raise click.UsageError("--to-task takes one name, or OLD=NEW for each.", ctx)
+        found["task"] = {old: new for old, _, new in pairs}
+    if function is not None:
+        try:
+            found["change"] = symbol_by_name(function)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise click.UsageError(plain(f"--with {function}: {error}"), ctx) from error
+    return found
 
 
 def _json(name: str, text: Any) -> Any:
