@@ -17,38 +17,16 @@ from typing import Any
 
 from celery.app.task import Task
 from celery.canvas import Signature
-from kombu.utils.json import loads
 
 from ...core.errors import InvalidOption
-from ...core.message.body import is_canvas, renamed, signature_of
-from ...core.scheduling.options import (
-    AFTER,
-    AT,
-    KEY,
-    TAGS,
-    entry_options_of,
-    options_of_entry,
-)
+from ...core.message.body import signature_of
 from ...core.services import HasServices, Services
-from ...core.store.keys import checked_name
-from ...core.store.record import MOST_TAGS
 from ...core.text import logger_of
-from ...operations.edits import KEPT, Edit, made_anew
 from .. import rule_store as store
 from ..rule_store import MOST_RULES, NEW, PAUSED, Stored, said_of
 from .face import Rule, checked, named, settle
-from .plan import (
-    MISSED,
-    Plan,
-    Taken,
-    Timing,
-    has_own_apply_async,
-    plan_in_code,
-    text_of,
-    timing_of,
-)
+from .plan import Plan, Taken, checked_plan, timing_of
 
-LONGEST_JITTER = 86_400.0
 MOST_VERSION = 10**12
 
 _ALTERNATES = (
@@ -65,7 +43,6 @@ _TWICE = (
 
 # What persons changed goes along if a rule moves to another shard.
 _OF_PERSONS = ("edit", "skipped")
-_OF_CODE = ("version", "source", "app", "home", "offset", "flags", "declared")
 
 _WARNED = set[tuple[str, str]]()
 
@@ -172,30 +149,6 @@ def set_rule(
     if made is None:
         raise InvalidOption("name", name, "the name of a rule that nobody removes meanwhile")
     return made
-
-
-def rewrite(services: Services, stored: Stored, task: Any, change: Any) -> bool:
-    """Fit a rule to other code; see :meth:`Rule.rewrite`."""
-    Edit(task=task, change=change).check_names(services)
-    plan = plan_in_code(stored)
-    fields = loads(plan.signature)
-    is_changed = False
-    if isinstance(task, str):
-        is_changed, fields["task"] = fields["task"] != task, task
-    elif task is not KEPT:
-        is_changed = renamed(fields, task)
-    if change is not KEPT:
-        made = made_anew(change, fields["args"], fields["kwargs"])
-        if made is not None:
-            is_changed, (fields["args"], fields["kwargs"]) = True, made
-    if not is_changed:
-        return False
-    signature = services.app.signature(fields)
-    new = checked_plan(signature, plan.timing, plan.missed, plan.jitter, plan.tags)
-    own = {name: stored.row[name] for name in _OF_CODE if name in stored.row}
-    row = {**own, "by": socket.gethostname(), "plan": new.text, "digest": new.digest}
-    say(services, stored.name, row, stored, replaces=True, settles=True)
-    return True
 
 
 def row_of(
@@ -342,45 +295,3 @@ def _say_once(text: str, name: str, *hosts: str) -> None:
     if (text, name) not in _WARNED:
         logger.warning(text, name, *hosts)
         _WARNED.add((text, name))
-
-
-def checked_plan(
-    signature: Signature[Any], timing: Timing, missed: str, jitter: float, tags: Sequence[str]
-) -> Plan:
-    """Return the plan of a rule.
-
-    Raises:
-        InvalidOption: an argument is none.
-        TypeError: the task does not take the signature's arguments.
-    """
-    if not isinstance(signature.task, str) or not signature.task:
-        raise InvalidOption("signature", signature.task, "one of a task with a name")
-    if is_canvas(signature):
-        raise InvalidOption("signature", signature.task, "a plain task, which may start a canvas")
-    if times := sorted({AT, AFTER, "eta", "countdown"} & {*signature.options}):
-        raise InvalidOption("signature", times[0], "one without a time of its own")
-    if missed not in MISSED:
-        raise InvalidOption("missed", missed, "one, none or all")
-    if not _is_number(jitter) or not 0 <= jitter <= LONGEST_JITTER:
-        raise InvalidOption("jitter", jitter, "a number of seconds from 0 to 86400")
-    try:
-        text = text_of(signature)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidOption("signature", str(error), "arguments that are JSON") from error
-    task = signature.app.tasks.get(signature.task)
-    entry_options_of(options_of_entry(signature.options), task)
-    if task is not None and task.typing and not has_own_apply_async(task):
-        task.__header__(*signature.args, **signature.kwargs)  # as Celery does before it sends
-    key = str(signature.options.get(KEY) or "")
-    given = [tag for some in (tags, signature.options.get(TAGS)) for tag in _tags_of(some)]
-    return Plan(text, timing, missed, float(jitter), tuple(dict.fromkeys(given)), key)
-
-
-def _tags_of(tags: Any) -> list[str]:
-    if not isinstance(tags or [], (list, tuple, set, frozenset)) or len(tags or []) >= MOST_TAGS:
-        raise InvalidOption("tags", tags, f"up to {MOST_TAGS - 1} tags")
-    return [checked_name("tag", tag) for tag in tags or []]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -21,16 +21,17 @@ from ...core.errors import InvalidOption
 from ...core.hooks import actor
 from ...core.services import HasServices, Services
 from ...core.store.keys import checked_name
-from ...operations.edits import KEPT
+from ...operations.edits import KEPT, Edit
 from .. import rule_store as store
 from ..rule_store import RowEdit, Stored, ms_of
 from . import runs, writing
-from .plan import plan_in_code, plan_of, read_schedule, timing_of
+from .plan import plan_in_code, plan_of, read_schedule, rewritten, timing_of
 from .runs import LastRun, Shown, Skipped, shown
 
 LONGEST_NAME = 200  # bytes
 SORTED = 1000  # a hash has no order, so all rules are read to sort them
 PAGE = 100
+_OF_CODE = ("version", "source", "app", "home", "offset", "flags", "declared")
 _ENOUGH = 50  # rules that end a page; the next slice may bring a hundred
 
 
@@ -172,9 +173,16 @@ class Rule:
             InvalidOption: an argument is none, or this app has no such task.
             TypeError: the arguments do not fit the task.
         """
-        from .every import rewrite
-
-        return rewrite(self._services, self._stored, task, change)
+        services, stored = self._services, self._stored
+        Edit(task=task, change=change).check_names(services)
+        new = rewritten(services.app, plan_in_code(stored), task, change)
+        if new is None:
+            return False
+        own = {name: stored.row[name] for name in _OF_CODE if name in stored.row}
+        row = {**own, "by": socket.gethostname(), "plan": new.text, "digest": new.digest}
+        store.put(services.entries, "put", self.name, row)
+        settle(services, self.name)
+        return True
 
     def back_to_code(self) -> bool:
         """End what :meth:`edit` changed; return whether there was something to end."""

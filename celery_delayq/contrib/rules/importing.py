@@ -40,8 +40,8 @@ from ...operations.cli.output import Column, Room, Screen, table
 from .. import rule_store as store
 from . import face
 from .declared import BEAT, CLEANUP, with_header
-from .every import app_of, checked_plan, set_rule
-from .plan import Taken, Timing, plan_of, timing_of
+from .every import app_of, set_rule
+from .plan import Taken, Timing, checked_plan, plan_of, timing_of
 
 NEW, CHANGED, SAME, SKIPPED, REFUSED = "new", "changed", "same", "skipped", "refused"
 GONE, REMOVED = "gone", "removed"

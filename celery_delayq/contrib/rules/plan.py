@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
@@ -40,6 +40,11 @@ from kombu.utils.json import dumps, loads
 
 from ...core.clock import EPOCH
 from ...core.errors import InvalidOption
+from ...core.message.body import is_canvas, renamed
+from ...core.scheduling.options import AFTER, AT, KEY, TAGS, entry_options_of, options_of_entry
+from ...core.store.keys import checked_name
+from ...core.store.record import MOST_TAGS
+from ...operations.edits import KEPT, made_anew
 from ..rule_store import Stored, ms_of
 
 FORMAT = 1
@@ -68,6 +73,9 @@ _BOTH = (
     "a text that restricts the day of the month or the weekday; of both, cron means either and "
     "Celery means both: say dialect='cron' or dialect='celery'"
 )
+
+
+LONGEST_JITTER = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -412,3 +420,66 @@ def plan_in_code(rule: Stored) -> Plan:
         return Plan.read(rule.row["plan"])
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from error
+
+
+def checked_plan(
+    signature: Signature[Any], timing: Timing, missed: str, jitter: float, tags: Sequence[str]
+) -> Plan:
+    """Return the plan of a rule.
+
+    Raises:
+        InvalidOption: an argument is none.
+        TypeError: the task does not take the signature's arguments.
+    """
+    if not isinstance(signature.task, str) or not signature.task:
+        raise InvalidOption("signature", signature.task, "one of a task with a name")
+    if is_canvas(signature):
+        raise InvalidOption("signature", signature.task, "a plain task, which may start a canvas")
+    if times := sorted({AT, AFTER, "eta", "countdown"} & {*signature.options}):
+        raise InvalidOption("signature", times[0], "one without a time of its own")
+    if missed not in MISSED:
+        raise InvalidOption("missed", missed, "one, none or all")
+    if not _is_number(jitter) or not 0 <= jitter <= LONGEST_JITTER:
+        raise InvalidOption("jitter", jitter, "a number of seconds from 0 to 86400")
+    try:
+        text = text_of(signature)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidOption("signature", str(error), "arguments that are JSON") from error
+    task = signature.app.tasks.get(signature.task)
+    entry_options_of(options_of_entry(signature.options), task)
+    if task is not None and task.typing and not has_own_apply_async(task):
+        task.__header__(*signature.args, **signature.kwargs)  # as Celery does before it sends
+    key = str(signature.options.get(KEY) or "")
+    given = [tag for some in (tags, signature.options.get(TAGS)) for tag in _tags_of(some)]
+    return Plan(text, timing, missed, float(jitter), tuple(dict.fromkeys(given)), key)
+
+
+def _tags_of(tags: Any) -> list[str]:
+    if not isinstance(tags or [], (list, tuple, set, frozenset)) or len(tags or []) >= MOST_TAGS:
+        raise InvalidOption("tags", tags, f"up to {MOST_TAGS - 1} tags")
+    return [checked_name("tag", tag) for tag in tags or []]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def rewritten(app: Celery, plan: Plan, task: Any, change: Any) -> Plan | None:
+    """Return a plan that fits other code, as :meth:`Rule.rewrite` says; ``None`` if it fits.
+
+    Raises:
+        TypeError: the arguments do not fit the task.
+    """
+    fields = loads(plan.signature)
+    is_changed = False
+    if isinstance(task, str):
+        is_changed, fields["task"] = fields["task"] != task, task
+    elif task is not KEPT:
+        is_changed = renamed(fields, task)
+    made = None if change is KEPT else made_anew(change, fields["args"], fields["kwargs"])
+    if made is not None:
+        is_changed, (fields["args"], fields["kwargs"]) = True, made
+    if not is_changed:
+        return None
+    signature = app.signature(fields)
+    return checked_plan(signature, plan.timing, plan.missed, plan.jitter, plan.tags)
