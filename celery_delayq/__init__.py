@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .contrib.care import check, dump, load
     from .contrib.history import newest
+    from .contrib.preflight import preflight
     from .contrib.rules import every, face
     from .contrib.undo import undoing
     from .core.errors import AlreadyScheduled, DelayQError, InvalidDueTime
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         health = health.health
         load = load.load
         pauses = pauses.pauses
+        preflight = preflight.preflight
         status = status.status
 
 

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
+from kombu.utils.json import loads
+
 from ..core.clock import EPOCH, from_ms
 from ..core.services import Services
 from ..core.store import NewEntry
@@ -60,6 +62,8 @@ class Said:
 
 
 _SAID: WeakKeyDictionary[Services, Said] = WeakKeyDictionary()
+#: Who looks at this process's code just now: then `every` only notes what is said.
+LOOKS = set[str]()
 
 
 def said_of(services: Services) -> Said:
@@ -269,6 +273,15 @@ class Stored:
         return newer(str(self.row["plan"]))
 
     @property
+    def signature(self) -> dict[str, Any]:
+        """The fields of the signature that its runs are calls of.
+
+        Raises:
+            ValueError, TypeError, LookupError: this version cannot read it.
+        """
+        return signature_in(str(self.row["plan"]))
+
+    @property
     def is_new(self) -> bool:
         """Whether it has written nothing since it was set or resumed."""
         return NEW in self.flags
@@ -301,6 +314,14 @@ def newer(plan: str) -> str:
     if found is None or found[1] <= FORMAT:
         return ""
     return f"it has format {found[1]}, and this release reads formats up to {FORMAT}"
+
+
+def signature_in(plan: str) -> dict[str, Any]:
+    """Return the fields of the signature in a plan; see :attr:`Stored.signature`."""
+    if why := newer(plan):
+        raise ValueError(why)
+    fields: dict[str, Any] = loads(json.loads(plan)[1])
+    return fields
 
 
 def tag_of(name: str) -> str:

@@ -76,6 +76,7 @@ class Leaf(NamedTuple):
 _CARE = dict.fromkeys(("check", "doctor", "dump", "load", "reshard", "upgrade"), "commands")
 _CARE_METHODS = {"check": "check", "repair": "check", "dump": "dump", "load": "load"}
 _HISTORY = {"history": "command"}
+_PREFLIGHT = {"preflight": "preflight"}
 _RULES = {"rules": "command"}
 _RULES_METHODS = {"every": "every", "rule": "face", "rules": "face"}
 _RULES_AT = (SCAN, CONFIGURED, CHECKS, ADVANCED)
@@ -93,6 +94,7 @@ LEAVES = {
     "held": Leaf("held", consumer_step=":HoldingStep"),
     "history": Leaf("history", commands=_HISTORY, methods={"history": "newest"}),
     "metrics": Leaf("metrics", at=(SCAN,), worker_step=":MetricsStep"),
+    "preflight": Leaf("preflight", (COMMAND_LINE,), {"preflight": "command"}, methods=_PREFLIGHT),
     "putoff": Leaf("putoff", (SET_UP, CONFIGURED, WORKER), consumer_step=":NotingStep"),
     "rules": Leaf("rules", _RULES_AT, _RULES, ".step:RulesStep", methods=_RULES_METHODS),
     "sentinel": Leaf("sentinel"),

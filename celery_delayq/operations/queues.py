@@ -253,27 +253,44 @@ def unheard_queues(
         heard: The :func:`answers` to ``active_queues``.
         delivered: The queues with delivered tasks, and how many messages each has.
     """
-    if not heard:
+    queues, _ = queue_counts(services, services.entries.pauses()) if heard else ([], True)
+    names, answered = listened(services, heard, queues)
+    if not answered:
         return []
-    scanners = services.entries.scanners()
-    queues, _ = queue_counts(services, services.entries.pauses())
-    hosts, own = {scanner.host for scanner in scanners}, {*services.app.amqp.queues}
-    own |= {queue.queue for queue in queues}
-    names_by_worker = {worker: _names_in(reply) for worker, reply in heard.items()}
-    answered = [
-        worker
-        for worker, names in names_by_worker.items()
-        if names & own or worker.partition("@")[2] in hosts
-    ]
-    if not answered or len(answered) < len(scanners):
-        return []
-    names, workers = set().union(*names_by_worker.values()), counted(len(answered), "worker")
+    workers = counted(answered, "worker")
     unheard = [queue for queue in queues if queue.queue and queue.queue not in names]
     unread = [
         _UNREAD.filled(name, counted(delivered[name], "message"), workers)
         for name in sorted(delivered.keys() - names)
     ]
     return [*_first(unheard, workers), *unread[:MOST_NAMED]]
+
+
+def listened(
+    services: Services, heard: Mapping[str, Any], queues: Iterable[QueueCounts]
+) -> tuple[set[str], int]:
+    """Return the queues that workers listen to, and how many workers of this app said so.
+
+    ``0``: not all of them answered, or none, so the queues are not known; see
+    :func:`unheard_queues`.
+
+    Args:
+        services: The app's.
+        heard: The :func:`answers` to ``active_queues``.
+        queues: Those for which tasks wait.
+    """
+    names_by_worker = {worker: _names_in(reply) for worker, reply in heard.items()}
+    if not heard:
+        return set(), 0
+    scanners = services.entries.scanners()
+    hosts, own = {scanner.host for scanner in scanners}, {*services.app.amqp.queues}
+    own |= {queue.queue for queue in queues}
+    answered = sum(
+        bool(names & own) or worker.partition("@")[2] in hosts
+        for worker, names in names_by_worker.items()
+    )
+    known = answered if answered >= len(scanners) else 0
+    return set().union(*names_by_worker.values()), known
 
 
 def _first(unheard: list[QueueCounts], workers: str) -> list[Line]:
@@ -556,4 +573,4 @@ def _queue_in(text: bytes) -> bytes:
     length, colon, _ = text[2:].partition(b":")
     if text[:1] != b"1" or not colon or not length.isdigit():
         return b""
-    return Record(text, 3 + len(length) + int(length)).labels[1]
+    return Record.found(text).labels[1]

@@ -57,6 +57,8 @@ LIMITS = {
     "bulk_slice": "operations.bulk.SLICE",
     "catch_up_s": "contrib.care.migration.CATCH_UP",
     "load_slice": "contrib.care.load.SLICE",
+    "preflight_shapes": "contrib.preflight.preflight.MOST_SHAPES",
+    "preflight_rows": "contrib.preflight.preflight.MOST_ROWS",
     "selection_chunk": "core.tasks.selection.CHUNK",
     "selection_page": "core.store.selection.PAGE",
     "selection_page_most": "core.store.selection.MOST",

@@ -326,6 +326,19 @@ def _body_renamed(step: dict[str, Any], names: Mapping[str, str], accept: Any) -
     return is_changed
 
 
+def calls_of(body: Any) -> tuple[list[bytes], list[dict[str, Any]]]:
+    """Return the messages that a launching task sends, and the bodies of the chords that it begins.
+
+    Each body is a message without headers, whose body is a signature.
+    """
+    (steps, _), *_ = body
+    messages = [step["message"].encode() for step in steps if "message" in step]
+    parts = ("content-type", "content-encoding", "body")
+    alone = {"headers": {}, "properties": {"body_encoding": "base64"}}
+    chords = [step["body"] for step in steps if "body" in step]
+    return messages, [{**alone, **dict(zip(parts, packed, strict=True))} for packed in chords]
+
+
 def _ids_of(result: ResultBase) -> list[str]:
     """Return the ids of the tasks that a caller may be waiting for."""
     if isinstance(result, GroupResult):

@@ -24,7 +24,7 @@ from ...core.services import HasServices, Services
 from ...core.text import logger_of
 from .. import rule_store as store
 from ..rule_store import MOST_RULES, NEW, PAUSED, Stored, said_of
-from .face import Rule, checked, named, settle
+from .face import Rule, checked, named, settle, unwritten
 from .plan import Plan, Taken, checked_plan, timing_of
 
 MOST_VERSION = 10**12
@@ -138,6 +138,9 @@ def set_rule(
     receivers of signals.
     """
     row = row_of(services, name, signature, schedule, **facts)
+    if store.LOOKS and not row["source"]:
+        _note(services, name, row)
+        return unwritten(services, name, row)
     before, may_replace = store.find(services.entries, name), replace or bool(row["source"])
     if before is None or before.digest != row["digest"]:
         _check_change(services, name, before, may_replace=may_replace)

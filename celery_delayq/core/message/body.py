@@ -6,8 +6,9 @@ Arguments are shown as Celery's logs show them. And the signature of a call, as 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from json import JSONDecoder
 from typing import Any
 
 import celery.app.amqp
@@ -19,12 +20,14 @@ from celery.result import AsyncResult, GroupResult
 from kombu import serialization
 from kombu.compression import compress, decompress
 from kombu.transport import virtual
-from kombu.utils.json import loads
+from kombu.utils.json import loads, object_hook
 
 from ..errors import InvalidOption, NotATask
 
 #: Serializers that write only data. Reading the output of another may run foreign code.
 _DATA = {"json", "msgpack", "yaml"}
+_JSON = "application/json"
+_decode_json = JSONDecoder(object_hook=object_hook).decode  # kombu makes such a one for each text
 _CUT = "..."
 _TELLING = 20  # characters in common that show that two texts are not alike by chance
 _ALIKE = str.maketrans("[]", "()")
@@ -33,22 +36,38 @@ _ALIKE = str.maketrans("[]", "()")
 def body_of(envelope: dict[str, Any], accept: Any) -> Any:
     """Return the decoded body of a message; ``None`` if it may not or cannot be decoded."""
     try:
-        encoding = envelope["properties"].get("body_encoding")
-        body = envelope["body"]
-        if encoding:
-            body = virtual.Channel.codecs[encoding].decode(body)
-        compression = envelope["headers"].get("compression")
-        if compression:
-            body = decompress(body, compression)
-        return serialization.loads(
-            body,
-            envelope["content-type"],
-            envelope["content-encoding"],
-            accept=serialization.prepare_accept_content(accept),
-        )
+        return decoder_of(envelope, accept)(envelope["body"])
     except Exception:
         # Refused, damaged, or compressed by a method that is not installed: treated as not allowed.
         return None
+
+
+def decoder_of(envelope: Mapping[str, Any], accept: Any) -> Callable[[Any], Any]:
+    """Return what decodes the bodies of messages that have all else in common, as a worker does.
+
+    What it raises depends on the serializer and the compression.
+
+    Raises:
+        kombu.exceptions.ContentDisallowed: the content type is not among those to accept.
+        KeyError, TypeError, AttributeError: a part of the message is missing, or no such part.
+    """
+    encoding = envelope["properties"].get("body_encoding")
+    compression = envelope["headers"].get("compression")
+    content = envelope["content-type"], envelope["content-encoding"]
+    accepted = serialization.prepare_accept_content(accept)
+    serialization.loads(b"", *content, accept=accepted)  # refuses what is not accepted
+    is_kombus = serialization.registry._decoders.get(_JSON) is loads
+
+    def decode(body: Any) -> Any:
+        if encoding:
+            body = virtual.Channel.codecs[encoding].decode(body)
+        if compression:
+            body = decompress(body, compression)
+        if is_kombus and content[0] == _JSON and body:
+            return _decode_json(body.decode() if isinstance(body, bytes) else body)
+        return serialization.loads(body, *content, accept=accepted)
+
+    return decode
 
 
 def message_body(message: bytes, accept: Any) -> tuple[dict[str, Any], dict[str, Any], Any]:

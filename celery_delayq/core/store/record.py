@@ -372,6 +372,12 @@ class Record:
     text: bytes
     header_end: int
 
+    @classmethod
+    def found(cls, text: bytes) -> Record:
+        """Return a record that a script has checked, and told nothing of."""
+        length, colon, _ = text[2:].partition(b":")
+        return cls(text, 2 + len(length) + len(colon) + int(length))
+
     @property
     def destination(self) -> str:
         return self.text[self.text.index(b":", 2) + 1 : self.header_end].decode(errors="replace")

@@ -1,0 +1,444 @@
+"""Reads all that waits, by shape, and counts by task and reason what this code would not run.
+
+    a slice of entries --kind (task, content, route)--> verdicts by shape --faults--> a row's count,
+                                                                                 first due, one id
+What it keeps depends on the number of kinds and shapes, up to :data:`MOST_SHAPES`, and never on the
+number of entries. A shape that is not kept is judged again, so the rows are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from kombu.utils.json import loads
+
+from ...core.clock import from_ms
+from ...core.message.headers import LAUNCH
+from ...core.servers.risks import ERROR, WARNING
+from ...core.services import HasServices, Services
+from ...core.store import QueueCount, label_of
+from ...core.store.calls import Shard
+from ...core.store.record import LABEL_BYTES, NO_FLAGS, NewRecord, Record
+from ...core.store.selection import FIRST, next_count
+from ...core.tasks.reading import names_in
+from ...operations.queues import answers, listened, queue_counts
+from .. import rule_store
+from ..rule_store import Stored, said_of
+from .judging import (
+    ARGUMENTS,
+    CONTENT,
+    FINE,
+    PLAIN,
+    QUEUE,
+    RULE,
+    TASK,
+    UNDECODABLE,
+    UNREADABLE,
+    UNREGISTERED,
+    Fault,
+    Faults,
+    Judge,
+)
+
+MOST_SHAPES = 10_000  # that are kept; and as many kinds
+MOST_ROWS = 1000
+SLICE = 400  # entries in a slice: some 3 ms of Redis's time
+MORE = "more"  # the reason of the row that counts what has no row of its own
+_LONGEST_NAME = 200  # characters of a task's name, or an id, in a row
+_ANY_DUE = 10**12  # ms, of 13 digits
+_NO_VALUES = b'\nnull\nnull\n""\n""\n""'  # between the lines of a template
+
+_DOCS = "celery_delayq/docs/operate/deploys.md"
+_SENTENCES = {
+    UNREGISTERED: "this code has no task of this name",
+    ARGUMENTS: "its arguments do not fit: {0}",
+    CONTENT: "its content type {0} is not in accept_content",
+    UNDECODABLE: "its body cannot be decoded: {0}",
+    UNREADABLE: "its record cannot be read: {0}",
+    QUEUE: "no living worker listens to its queue {0}",
+    MORE: "it is of other tasks or for other reasons: only {3:,} rows are told apart",
+}
+_RENAME = (
+    "keep the old name as an alias for a release; or give them the new one: "
+    "celery -A proj delayq edit --task {1} --to-task NEW; or cancel them"
+)
+_ADVICE = {
+    UNREGISTERED: _RENAME,
+    ARGUMENTS: (
+        "give new parameters a default; or pause the task, roll out, edit the arguments, and "
+        f"resume: {_DOCS}"
+    ),
+    CONTENT: "keep it in accept_content until these have run",
+    UNDECODABLE: "cancel it and schedule it again: no worker of this code can read it",
+    UNREADABLE: "let check say what is wrong: celery -A proj delayq check",
+    QUEUE: "start a worker with -Q {0}, unless this release brings one",
+    MORE: "mend the others first, and run preflight again",
+}
+_OF_RULES = {
+    UNREGISTERED: "set the rule anew, or: celery -A proj delayq rules remove {2}",
+    ARGUMENTS: "set the rule anew, with arguments that fit",
+    UNREADABLE: "upgrade this release before: celery -A proj delayq rules list says more",
+}
+_PASSING = (
+    "nothing, if it is not due before a worker of this code starts: that sets the rule anew, or "
+    "removes it"
+)
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """What waits and this code would not run, of one task and for one reason.
+
+    Attributes:
+        task: The task's name; empty if it is not known.
+        reason: ``unregistered``; ``arguments``: they do not bind; ``content``: its type is not
+            accepted; ``undecodable``; ``unreadable``: its record is; ``queue``: no worker listens
+            to it; ``more``: the rest.
+        where: ``task``; ``rule``; ``canvas``: a part of one that waits; ``link``: a callback,
+            an errback, or the rest of its chain or chord.
+        level: ``error``; or ``warning``, which is no problem by itself.
+        count: How many waiting tasks, or rules.
+        first_due: When the first of them is due; ``None``: not known.
+        id: The id of that one; of a rule, its name.
+        sentence: What is wrong.
+        advice: What to do.
+    """
+
+    task: str
+    reason: str
+    where: str
+    level: str
+    count: int
+    first_due: datetime | None
+    id: str
+    sentence: str
+    advice: str
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether it is more than a warning."""
+        return self.level == ERROR
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What this code would not run of what waits. It is true if there is no problem.
+
+    Attributes:
+        misfits: The problems and warnings, those due first before the others.
+        tasks: How many waiting tasks were looked at.
+        rules: How many rules were.
+        dead: How many dead tasks were left out: they do not run by themselves.
+    """
+
+    misfits: tuple[Misfit, ...]
+    tasks: int
+    rules: int
+    dead: int
+
+    def __bool__(self) -> bool:
+        """Whether there is no problem."""
+        return not self.problems
+
+    @property
+    def problems(self) -> tuple[Misfit, ...]:
+        """The problems, without the warnings."""
+        return tuple(misfit for misfit in self.misfits if misfit.is_problem)
+
+
+def preflight(delayq: HasServices) -> Preflight:
+    """What waits and would not run with the code of this process; for the time before a deploy.
+
+    It imports the app's modules as a worker does, and compares with them each waiting task, with
+    its links, each part of a waiting canvas, and each rule: is the task registered, do its
+    arguments bind, may and can its body be decoded? It decodes nothing that ``accept_content`` does
+    not list. It writes nothing: what :meth:`every` says during the import is only noted. If workers
+    answer, it warns of queues that none of them reads; a later one may.
+
+    Its memory does not grow with the number of tasks. A task that is scheduled meanwhile may be
+    left out; one may be counted twice if Redis resizes its hash meanwhile.
+
+    Returns:
+        An object that is true if there is no problem; with ``misfits``, one for each task and
+        reason, ``problems``, and the numbers of ``tasks``, ``rules`` and ``dead`` tasks.
+
+    Raises:
+        kombu.exceptions.OperationalError: Redis cannot be reached.
+    """
+    services = delayq.services
+    services.entries.check_membership()
+    with _only_noted():
+        services.app.loader.import_default_modules()
+        services.app.finalize(auto=True)
+    return _Flight(services).looked()
+
+
+@contextmanager
+def _only_noted() -> Iterator[None]:
+    added = __name__ not in rule_store.LOOKS
+    rule_store.LOOKS.add(__name__)
+    try:
+        yield
+    finally:
+        if added:
+            rule_store.LOOKS.discard(__name__)
+
+
+@dataclass
+class _Kind:
+    """What many entries have in common: a template and a route.
+
+    Attributes:
+        task: The task's name.
+        decode: Decodes a body; or it may not, as *faults* say.
+        faults: What is wrong with each of them.
+        verdicts: What is wrong with those of a shape: the number of arguments, and other names.
+    """
+
+    task: str
+    decode: Callable[[Any], Any]
+    faults: Faults = FINE
+    is_judged: bool = True
+    verdicts: dict[tuple[Any, ...], Faults] = field(default_factory=dict)
+
+
+@dataclass
+class _Tally:
+    why: str
+    count: int = 0
+    first_ms: int | None = None
+    id: str = ""
+
+    def add(self, due_ms: int | None, task_id: str, why: str) -> None:
+        self.count += 1
+        is_first = due_ms is not None and (self.first_ms is None or due_ms < self.first_ms)
+        if is_first or not self.id:
+            self.first_ms, self.id, self.why = due_ms, task_id, why
+
+
+class _Flight:
+    """One look at all that waits.
+
+    Args:
+        services: The services of the app, whose modules are imported.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._judge = Judge(services.app, MOST_SHAPES)
+        self._kinds: dict[Any, _Kind] = {}  # by header, queue's label and template's name
+        self._shapes = 0
+        self._tallies: dict[tuple[str, str, str, str], _Tally] = {}
+        self._passing: set[str] = set()  # ids of runs that go with the code that set their rules
+        self._read = _queues_read(services)
+        self._tasks = self._rules = self._dead = 0
+
+    def looked(self) -> Preflight:
+        """Look at everything, and return what was found."""
+        entries = self._services.entries.now()
+        self._look_at_rules()
+        for shard in entries.shards:
+            self._look_at(shard)
+        found = sorted(self._tallies.items(), key=_in_order)
+        misfits = tuple(_misfit(*key, tally) for key, tally in found)
+        return Preflight(misfits, self._tasks, self._rules, self._dead)
+
+    def _look_at(self, shard: Shard) -> None:
+        cursor: Any = 0
+        count = FIRST
+        while True:
+            slice_ = shard.scripts.call("survey", cursor=cursor, count=count)
+            templates = dict(slice_.templates)
+            self._dead += slice_.dead
+            self._look_at_shared(slice_, templates)
+            for task_id, text in slice_.whole:
+                self._look_at_whole(task_id, Record.found(text), templates)
+            for task_id, _, why in slice_.unreadable:
+                self._tasks += 1
+                fault = Fault("", UNREADABLE, TASK, _text(why))
+                self._add(frozenset([fault]), None, task_id)
+            cursor = slice_.cursor
+            if int(cursor) == 0:
+                return
+            count = next_count(count, slice_.size, SLICE)
+
+    def _look_at_shared(self, slice_: Any, templates: Mapping[bytes, bytes]) -> None:
+        kinds = [
+            self._kinds.get(kind) or self._new_kind(kind, templates.get(kind.name))
+            for kind in slice_.kinds
+        ]
+        lines = slice_.found.split(b"\n") if slice_.found else []
+        self._tasks += len(lines) // 4
+        for place, due, task_id, body in zip(*[iter(lines)] * 4, strict=True):
+            kind = kinds[int(place) - 1]
+            faults = self._faults_of(kind, body) if kind.is_judged else kind.faults
+            if faults:
+                self._add(faults, int(due), task_id)
+
+    def _faults_of(self, kind: _Kind, body: bytes) -> Faults:
+        """Return what is wrong with an entry that shares a template; *body* is JSON."""
+        try:
+            is_plain = body[:1] == b'"' and b"\\" not in body
+            payload = kind.decode(body[1:-1].decode() if is_plain else loads(body))
+            args, kwargs, embed = payload
+            is_usual = type(args) is list and embed == PLAIN
+            shape = (len(args), *kwargs) if is_usual else None
+        except Exception as error:  # each serializer has its own
+            return kind.faults | self._judge.undecodable(kind.task, TASK, error)
+        if shape is None or kind.task == LAUNCH:
+            return kind.faults | self._judge.payload(kind.task, payload)
+        found = kind.verdicts.get(shape)
+        if found is None:
+            found = kind.faults | self._judge.payload(kind.task, payload)
+            self._keep(kind, shape, found)
+        return found
+
+    def _keep(self, kind: _Kind, shape: tuple[Any, ...], found: Faults) -> None:
+        self._shapes += 1
+        if self._shapes > MOST_SHAPES:
+            for each in self._kinds.values():
+                each.verdicts.clear()
+            self._shapes = 0
+        if self._judge.may_keep(shape[1:]):
+            kind.verdicts[shape] = found
+
+    def _new_kind(self, key: Any, template: bytes | None) -> _Kind:
+        if len(self._kinds) >= MOST_SHAPES:
+            self._kinds.clear()
+        labels = NO_FLAGS + bytes(2 * LABEL_BYTES)
+        shared = NewRecord(key.header, labels, b"T" + key.name + _NO_VALUES, template or b"")
+        try:
+            envelope = loads(shared.message("", _ANY_DUE))
+            task = str(envelope["headers"]["task"])
+            decode, faults = self._judge.decoder(envelope, task)
+        except Exception as error:
+            faults = frozenset([Fault("", UNREADABLE, TASK, str(error))])
+            kind = _Kind("", str, faults, is_judged=False)
+        else:
+            is_refused = bool(faults)
+            faults |= self._unread(task, key.queue, key.header)
+            kind = _Kind(task, decode, faults, is_judged=not is_refused)
+        self._kinds[key] = kind
+        return kind
+
+    def _look_at_whole(
+        self, task_id: bytes, record: Record, templates: Mapping[bytes, bytes]
+    ) -> None:
+        self._tasks += 1
+        try:
+            message = record.message(task_id, templates.get(record.name or b""))
+        except ValueError as error:
+            faults = frozenset([Fault("", UNREADABLE, TASK, str(error))])
+        else:
+            faults = self._judge.message(message)
+            if self._read is not None:
+                header, (_, queue) = record.text[: record.header_end], record.labels
+                faults |= self._unread(_task_in(message), queue, header)
+        self._add(faults, record.due_ms, task_id)
+
+    def _unread(self, task: str, label: bytes, header: bytes) -> Faults:
+        """Return the fault of a queue that no living worker reads, if their queues are known."""
+        if self._read is None or label in self._read:
+            return FINE
+        place = header.partition(b":")[2].decode(errors="replace")
+        tally = QueueCount(label, 0, 0, header[1:2].decode(), place)
+        names = names_in(tally, self._services.broker.options)
+        own = next((name for name in names if label_of(name) == label), names[0])
+        return frozenset([Fault(task, QUEUE, TASK, own)])
+
+    def _look_at_rules(self) -> None:
+        entries = self._services.entries
+        for rule in rule_store.each(entries):
+            if rule.is_removed or rule.is_beats:
+                continue
+            self._rules += 1
+            [(waiting, _)] = rule_store.runs_of(entries, [(rule, [])])
+            faults, passes = self._faults_of_rule(rule)
+            if passes:
+                self._passing.update(run.id for run in waiting)
+            due_ms = min((int(run.due.timestamp() * 1000) for run in waiting), default=None)
+            self._add(faults, due_ms, rule.name.encode(), passes=passes)
+
+    def _faults_of_rule(self, rule: Stored) -> tuple[Faults, bool]:
+        """Return what is wrong with a rule, and whether this code sets it otherwise, or not at all.
+
+        What this code sets under its name takes its place.
+        """
+        try:
+            signature, passes = rule.signature, self._passes(rule)
+            row = said_of(self._services).rows.get(rule.name)
+            if row is not None and passes:
+                return self._judge.signature(rule_store.signature_in(row["plan"]), RULE), True
+        except Exception as error:  # another program, or a later release, wrote it
+            return frozenset([Fault("", UNREADABLE, RULE, str(error))]), False
+        return self._judge.signature(signature, RULE), passes
+
+    def _passes(self, rule: Stored) -> bool:
+        row = said_of(self._services).rows.get(rule.name)
+        if row is not None:
+            return row["digest"] != rule.digest
+        app = self._services.app
+        if not rule.is_declared or rule.row.get("app") != str(app.main or ""):
+            return False
+        entry = app.conf.beat_schedule.get(rule.name) if rule.source == "beat" else None
+        return entry is None or entry.get("task") != rule.signature["task"]
+
+    def _add(
+        self, faults: Faults, due_ms: int | None, task_id: bytes, *, passes: bool = False
+    ) -> None:
+        if not faults:
+            return
+        named = _text(task_id)
+        passes = passes or named in self._passing
+        for fault in faults:
+            level = WARNING if passes or fault.reason == QUEUE else ERROR
+            key = (fault.task[:_LONGEST_NAME], fault.reason, fault.where, level)
+            if key not in self._tallies and len(self._tallies) >= MOST_ROWS:
+                key = ("", MORE, TASK, level)
+            tally = self._tallies.setdefault(key, _Tally(fault.why))
+            tally.add(due_ms, named[:_LONGEST_NAME], fault.why)
+
+
+def _queues_read(services: Services) -> set[bytes] | None:
+    """Return the labels of the queues that living workers read; ``None`` if these are not known."""
+    # Without a scanner no worker of this store is alive, so none is waited for.
+    heard = answers(services, "active_queues") if services.entries.scanners() else {}
+    if not heard:
+        return None
+    queues, _ = queue_counts(services, services.entries.pauses())
+    names, workers = listened(services, heard, queues)
+    return {label_of(name) for name in names} if workers else None
+
+
+def _task_in(message: bytes) -> str:
+    try:
+        return str(json.loads(message)["headers"].get("task", ""))
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return ""
+
+
+def _in_order(item: tuple[tuple[str, str, str, str], _Tally]) -> tuple[Any, ...]:
+    (task, reason, where, level), tally = item
+    first = float("inf") if tally.first_ms is None else tally.first_ms
+    return reason == MORE, level != ERROR, first, task, reason, where
+
+
+def _misfit(task: str, reason: str, where: str, level: str, tally: _Tally) -> Misfit:
+    words = tally.why, task, tally.id, MOST_ROWS
+    sentence = _SENTENCES[reason].format(*words)
+    advice = (_OF_RULES.get(reason) if where == RULE else None) or _ADVICE[reason]
+    if level == WARNING and reason != QUEUE:
+        advice = _PASSING
+    due = None if tally.first_ms is None else from_ms(tally.first_ms)
+    return Misfit(
+        task, reason, where, level, tally.count, due, tally.id, sentence, advice.format(*words)
+    )
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
