@@ -103,6 +103,14 @@ def test_a_task_is_found_moved_and_cancelled_in_its_shard(cluster, make_house, s
     assert listed(house) == set()
 
 
+def test_a_preflight_looks_at_each_shard(house):
+    put_each(house)
+    assert house.delayq.preflight().tasks == SHARDS
+    house.delayq.app.tasks.pop(house.task.name)
+    [row] = house.delayq.preflight().misfits
+    assert (row.reason, row.count) == ("unregistered", SHARDS)
+
+
 @pytest.mark.parametrize("shards", [1, SHARDS])
 def test_a_scanner_delivers_from_each_shard(cluster, make_house, shards):
     house = make_house(cluster.url(), delayq_shards=shards, delayq_safety_interval=60)

@@ -1,18 +1,13 @@
 """What the rows say, in which states tasks are looked at, and that nothing is written."""
 
-import json
-import sys
 import tracemalloc
-from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from celery_delayq.contrib.preflight import preflight as flight
 from celery_delayq.contrib.preflight.preflight import Preflight
 from celery_delayq.core.clock import from_ms
 from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR, LONG_AGO
-from tests.preflight.conftest import rows_of
 from tests.preflight.test_calls import one, two
 from tests.support.places import take
 from tests.support.shards import keys_of

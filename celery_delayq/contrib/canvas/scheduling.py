@@ -335,8 +335,8 @@ def calls_of(body: Any) -> tuple[list[bytes], list[dict[str, Any]]]:
     messages = [step["message"].encode() for step in steps if "message" in step]
     parts = ("content-type", "content-encoding", "body")
     alone = {"headers": {}, "properties": {"body_encoding": "base64"}}
-    chords = [step["body"] for step in steps if "body" in step]
-    return messages, [{**alone, **dict(zip(parts, packed, strict=True))} for packed in chords]
+    bodies = [step["body"] for step in steps if "body" in step]
+    return messages, [{**alone, **dict(zip(parts, body, strict=True))} for body in bodies]
 
 
 def _ids_of(result: ResultBase) -> list[str]:

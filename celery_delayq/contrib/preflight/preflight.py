@@ -9,6 +9,7 @@ number of entries. A shape that is not kept is judged again, so the rows are the
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -47,7 +48,7 @@ from .judging import (
 
 MOST_SHAPES = 10_000  # that are kept; and as many kinds
 MOST_ROWS = 1000
-SLICE = 400  # entries in a slice: some 3 ms of Redis's time
+SLICE = 250  # entries in a slice: some 2 ms of Redis's time
 MORE = "more"  # the reason of the row that counts what has no row of its own
 _LONGEST_NAME = 200  # characters of a task's name, or an id, in a row
 _ANY_DUE = 10**12  # ms, of 13 digits
@@ -63,15 +64,14 @@ _SENTENCES = {
     QUEUE: "no living worker listens to its queue {0}",
     MORE: "it is of other tasks or for other reasons: only {3:,} rows are told apart",
 }
-_RENAME = (
-    "keep the old name as an alias for a release; or give them the new one: "
-    "celery -A proj delayq edit --task {1} --to-task NEW; or cancel them"
+_ALIAS = (
+    "keep the old name as an alias for a release, or give these a new one: celery -A proj delayq "
 )
 _ADVICE = {
-    UNREGISTERED: _RENAME,
+    UNREGISTERED: _ALIAS + "edit --task {1} --to-task NEW",
     ARGUMENTS: (
-        "give new parameters a default; or pause the task, roll out, edit the arguments, and "
-        f"resume: {_DOCS}"
+        "give new parameters a default; or pause the task, roll out, then celery -A proj delayq "
+        "edit --task {1} --with MODULE:FUNCTION, and resume: see {4}"
     ),
     CONTENT: "keep it in accept_content until these have run",
     UNDECODABLE: "cancel it and schedule it again: no worker of this code can read it",
@@ -79,10 +79,17 @@ _ADVICE = {
     QUEUE: "start a worker with -Q {0}, unless this release brings one",
     MORE: "mend the others first, and run preflight again",
 }
+# Of a part of something else, and of a rule.
+_OF_PARTS = {
+    UNREGISTERED: _ALIAS + "edit --all --to-task {1}=NEW",
+    ARGUMENTS: "give new parameters a default; or cancel these, and schedule them again",
+}
 _OF_RULES = {
-    UNREGISTERED: "set the rule anew, or: celery -A proj delayq rules remove {2}",
-    ARGUMENTS: "set the rule anew, with arguments that fit",
-    UNREADABLE: "upgrade this release before: celery -A proj delayq rules list says more",
+    UNREGISTERED: "set the rule anew; or celery -A proj delayq rules edit {2} --to-task NEW",
+    ARGUMENTS: (
+        "set the rule anew; or celery -A proj delayq rules edit {2} --with MODULE:FUNCTION"
+    ),
+    UNREADABLE: "install the release that wrote it: celery -A proj delayq rules list says more",
 }
 _PASSING = (
     "nothing, if it is not due before a worker of this code starts: that sets the rule anew, or "
@@ -211,14 +218,13 @@ class _Kind:
 class _Tally:
     why: str
     count: int = 0
-    first_ms: int | None = None
-    id: str = ""
+    first: tuple[float, str] = (math.inf, "")  # due time, ms, and id
 
     def add(self, due_ms: int | None, task_id: str, why: str) -> None:
         self.count += 1
-        is_first = due_ms is not None and (self.first_ms is None or due_ms < self.first_ms)
-        if is_first or not self.id:
-            self.first_ms, self.id, self.why = due_ms, task_id, why
+        here = math.inf if due_ms is None else due_ms, task_id
+        if self.count == 1 or here < self.first:
+            self.first, self.why = here, why
 
 
 class _Flight:
@@ -358,25 +364,20 @@ class _Flight:
                 continue
             self._rules += 1
             [(waiting, _)] = rule_store.runs_of(entries, [(rule, [])])
-            faults, passes = self._faults_of_rule(rule)
+            due_ms = min((int(run.due.timestamp() * 1000) for run in waiting), default=None)
+            try:
+                signature, passes = rule.signature, self._passes(rule)
+            except Exception as error:  # another program, or a later release, wrote it
+                fault = Fault("", UNREADABLE, RULE, str(error))
+                self._add(frozenset([fault]), due_ms, rule.name.encode())
+                continue
             if passes:
                 self._passing.update(run.id for run in waiting)
-            due_ms = min((int(run.due.timestamp() * 1000) for run in waiting), default=None)
+            if (row := said_of(self._services).rows.get(rule.name)) is not None:
+                # This takes its place.
+                signature, passes = rule_store.signature_in(row["plan"]), False
+            faults = self._judge.signature(signature, RULE)
             self._add(faults, due_ms, rule.name.encode(), passes=passes)
-
-    def _faults_of_rule(self, rule: Stored) -> tuple[Faults, bool]:
-        """Return what is wrong with a rule, and whether this code sets it otherwise, or not at all.
-
-        What this code sets under its name takes its place.
-        """
-        try:
-            signature, passes = rule.signature, self._passes(rule)
-            row = said_of(self._services).rows.get(rule.name)
-            if row is not None and passes:
-                return self._judge.signature(rule_store.signature_in(row["plan"]), RULE), True
-        except Exception as error:  # another program, or a later release, wrote it
-            return frozenset([Fault("", UNREADABLE, RULE, str(error))]), False
-        return self._judge.signature(signature, RULE), passes
 
     def _passes(self, rule: Stored) -> bool:
         row = said_of(self._services).rows.get(rule.name)
@@ -424,19 +425,20 @@ def _task_in(message: bytes) -> str:
 
 def _in_order(item: tuple[tuple[str, str, str, str], _Tally]) -> tuple[Any, ...]:
     (task, reason, where, level), tally = item
-    first = float("inf") if tally.first_ms is None else tally.first_ms
-    return reason == MORE, level != ERROR, first, task, reason, where
+    return reason == MORE, level != ERROR, tally.first[0], task, reason, where
 
 
 def _misfit(task: str, reason: str, where: str, level: str, tally: _Tally) -> Misfit:
-    words = tally.why, task, tally.id, MOST_ROWS
+    due_ms, task_id = tally.first
+    words = tally.why, task, task_id, MOST_ROWS, _DOCS
     sentence = _SENTENCES[reason].format(*words)
-    advice = (_OF_RULES.get(reason) if where == RULE else None) or _ADVICE[reason]
+    special = {RULE: _OF_RULES, TASK: _ADVICE}.get(where, _OF_PARTS)
+    advice = special.get(reason, _ADVICE[reason])
     if level == WARNING and reason != QUEUE:
         advice = _PASSING
-    due = None if tally.first_ms is None else from_ms(tally.first_ms)
+    due = None if due_ms == math.inf else from_ms(int(due_ms))
     return Misfit(
-        task, reason, where, level, tally.count, due, tally.id, sentence, advice.format(*words)
+        task, reason, where, level, tally.count, due, task_id, sentence, advice.format(*words)
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from celery.result import AsyncResult
 
 from ...core import clock
-from ...core.clock import EPOCH, from_ms
+from ...core.clock import from_ms
 from ...core.errors import InvalidOption
 from ...core.hooks import actor
 from ...core.services import HasServices, Services
@@ -289,7 +289,9 @@ def all_rules(services: Services) -> tuple[list[Rule], dict[str, str]]:
 
 def unwritten(services: Services, name: str, row: Mapping[str, str]) -> Rule:
     """Return the rule of a row that the store does not have."""
-    stored = Stored(name, 0, {**row, "source": "", "by": ""}, 0, EPOCH, row["flags"], now=EPOCH)
+    now = clock.utc_now()
+    times = dict.fromkeys(("from", "since"), str(ms_of(now)))
+    stored = Stored(name, 0, {**row, **times}, 0, now, row["flags"], now=now)
     [(_, read)] = rules_of(services, [stored])
     if isinstance(read, ValueError):  # never: this process has made the plan
         raise read

@@ -34,6 +34,7 @@ ORDER = (
     "by_id",
     "script_parts",
     "selections",
+    "preflight",
     "lateness",
     "execution",
     "crowd",
