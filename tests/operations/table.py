@@ -110,6 +110,12 @@ def rule_row(name: str, **fields: str) -> str:
     return json.dumps({**plan, "by": "host", "source": "", **fields})
 
 
+def _surveyed(ready: Prepared) -> object:
+    """The ids of those that share a template; how many others there are, and how many are dead."""
+    found = ready.store.scripts.call("survey", cursor=0, count=1000)
+    return sorted(found.found.split(b"\n")[2::4]), len(found.whole), found.dead
+
+
 def _rule(store: Store, name: str, what: str = "put") -> object:
     given = arguments("rule", called=name, what=what, given=rule_row(name))
     (answer,) = store.shard.calls.call("rule", **given)
@@ -516,6 +522,13 @@ OPERATIONS = (
         ],
         face={"dump": lambda delayq, _: list(delayq.dump())},
         cli=("dump",),
+    ),
+    reads(
+        "survey",
+        _surveyed,
+        ([b"claimed", b"list", b"parked", b"waiting"], 0, 1),
+        face={"preflight": lambda delayq, _: delayq.preflight()},
+        cli=("preflight", "preflight --json"),
     ),
     adds("load", _load, ["loaded"], face={"load": _load_one}),
     adds("undo", _undone, f"done:{FAR_MS}".encode(), face={"undo": _undo_one}),

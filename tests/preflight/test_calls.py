@@ -1,7 +1,9 @@
 """Each kind of call that waits, beside new code that would not run it, and new code that would."""
 
 import json
+import sys
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, ClassVar
 
 import pytest
@@ -186,10 +188,14 @@ class Mine:
         return 1
 
 
-def test_a_pickle_whose_class_is_gone_cannot_be_decoded(delayq_app, url, look, monkeypatch):
+def test_a_pickle_whose_module_is_gone_cannot_be_decoded(delayq_app, url, look, monkeypatch):
+    module = ModuleType("shop_values")
+    module.Order = type("Order", (), {"__module__": module.__name__})
     app = delayq_app(url, accept_content=["json", "pickle"])
-    app.send_task("remind", (Mine(),), delayq_at=FAR, serializer="pickle")
-    monkeypatch.delattr(f"{__name__}.Mine")
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, module.__name__, module)
+        app.send_task("remind", (module.Order(),), delayq_at=FAR, serializer="pickle")
+        assert look({"remind": one}, accept_content=["pickle"]) == []
 
     found = look({"remind": one}, accept_content=["pickle"])
 

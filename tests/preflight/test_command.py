@@ -90,6 +90,8 @@ def mail(user): ...
 @app.task(name="shop.stays")
 def stays(order): ...
 """
+# What a project says in the module that `-A` names, or in one that workers import.
+EARLY = 'delayq.every("early", app.signature("shop.stays", (1,)), "0 9 * * *")\n'
 NEW = """\
 from shop import app, delayq
 
@@ -110,10 +112,10 @@ delayq.every("daily", remember.s(1), "0 9 * * *")
 def image(tmp_path, url):
     """Write a project: ``image("new", code)``; returns how a process is started in it."""
 
-    def image(name, jobs):
+    def image(name, jobs, more=""):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "shop.py").write_text(CODE.format(url=url), encoding="utf-8")
+        (folder / "shop.py").write_text(CODE.format(url=url) + more, encoding="utf-8")
         (folder / "jobs.py").write_text(jobs, encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         return {"cwd": folder, "env": environment, "text": True}
@@ -136,7 +138,7 @@ for number in range(10):
 
 
 def test_a_new_image_is_compared_with_what_the_old_one_has_scheduled(image, redis):
-    old, new = image("old", OLD), image("new", NEW)
+    old, new = image("old", OLD), image("new", NEW, EARLY)
     subprocess.run([sys.executable, "-c", SCHEDULES], check=True, timeout=PATIENCE, **old)
     before = {key: redis.dump(key) for key in redis.keys("*")}
 

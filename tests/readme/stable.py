@@ -37,6 +37,8 @@ from celery_delayq.contrib.control import panel
 from celery_delayq.contrib.django import DelayQDjangoTask
 from celery_delayq.contrib.history import command as command_history
 from celery_delayq.contrib.metrics.names import metrics as all_metrics
+from celery_delayq.contrib.preflight import command as command_preflight
+from celery_delayq.contrib.preflight.preflight import Misfit, Preflight
 from celery_delayq.contrib.rules import command, importing
 from celery_delayq.contrib.testing.isolation import VARIABLE
 from celery_delayq.contrib.undo import command as command_undo
@@ -64,6 +66,7 @@ OWNERS = {
     "attributes of what `holder`": {"holder()": KeyHolder},
     "attributes of findings": {"check()": Finding, "repair()": Repaired},
     "attributes of what `load`": {"load()": Loaded},
+    "attributes of what `preflight`": {"preflight()": Preflight, "misfits": Misfit},
     "attributes of what `delayq` and `isolated`": {"isolated()": testing.IsolatedDelayQ},
     "attributes of what `run_due`": {"run_due()": testing.RanTask},
     "on tasks and signatures": {"task": DelayQTask, "signature": Signature},
@@ -90,6 +93,7 @@ JSON = {
     "health": (operate.health.callback,),
     "history": (command_history._event_facts,),
     "list": (facts_of,),
+    "preflight": (command_preflight._facts_of,),
     "rules": (command._facts, importing._facts),
     "status": (Status.facts, Status._of_queues, Pause, QueueCounts),
     "undo": (command_undo._list,),

@@ -86,7 +86,7 @@ def test_the_reading_commands_print_json(shop, run, line):
 
     # These print a line for each finding, event or key; here there is none.
     assert said.startswith("{") or (
-        line.startswith(("check", "history", "keys", "rules", "undo")),
+        line.startswith(("check", "history", "keys", "preflight", "rules", "undo")),
         said,
         status,
     ) == (

@@ -96,7 +96,7 @@ APP = "from celery_delayq import DelayQ; delayq = DelayQ(Celery(broker='redis://
 @pytest.mark.parametrize(
     ("program", "loaded"),
     [
-        ("import celery_delayq.operations.cli", {"control"}),
+        ("import celery_delayq.operations.cli", {"control", "preflight"}),
         ("import celery_delayq.contrib.pytest", set()),
         (APP, AT_ONCE),
         (f"{APP}; delayq.scanner()", AT_ONCE | {"canvas", "rules"}),

@@ -1,4 +1,4 @@
-"""Compares what waits with the code that is about to run it; it writes nothing.
+"""Compares waiting tasks and rules with the code that is about to run them; it writes nothing.
 
 survey, slice by slice --> kinds and bodies --> shapes --Judge, each once--> rows, one for each
 rules ------------------> signatures -------'                               task and reason
@@ -6,11 +6,11 @@ rules ------------------> signatures -------'                               task
 
 import sys
 
-from .. import rule_store
-
 
 def on_command_line() -> None:
     """Before the app is imported: what it says with ``every`` is only noted if it is preflight."""
     words = sys.argv[1:]
     if "delayq" in words and "preflight" in words[words.index("delayq") :]:
+        from .. import rule_store
+
         rule_store.LOOKS.add("preflight")

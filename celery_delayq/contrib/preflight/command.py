@@ -38,7 +38,7 @@ _LEFT_OUT = "{} left out: dead tasks do not run by themselves"
 @zoned
 @click.pass_context
 def preflight(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
-    """Compare what waits with this code, before it is rolled out.
+    """Compare waiting tasks with this code, before you roll it out.
 
     Run it in the new image, with the store of the old one. It looks at each waiting task, canvas
     and rule, with their links: is the task registered, do the arguments bind, may the body be

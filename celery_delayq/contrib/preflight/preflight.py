@@ -1,4 +1,4 @@
-"""Reads all that waits, by shape, and counts by task and reason what this code would not run.
+"""Reads waiting tasks by shape, and counts by task and reason those that this code would not run.
 
     a slice of entries --kind (task, content, route)--> verdicts by shape --faults--> a row's count,
                                                                                  first due, one id
@@ -99,7 +99,7 @@ _PASSING = (
 
 @dataclass(frozen=True)
 class Misfit:
-    """What waits and this code would not run, of one task and for one reason.
+    """The calls of one task that this code would not run for one reason.
 
     Attributes:
         task: The task's name; empty if it is not known.
@@ -134,7 +134,7 @@ class Misfit:
 
 @dataclass(frozen=True)
 class Preflight:
-    """What this code would not run of what waits. It is true if there is no problem.
+    """The result of a preflight. It is true if there is no problem.
 
     Attributes:
         misfits: The problems and warnings, those due first before the others.
@@ -159,7 +159,7 @@ class Preflight:
 
 
 def preflight(delayq: HasServices) -> Preflight:
-    """What waits and would not run with the code of this process; for the time before a deploy.
+    """The waiting tasks and rules that this process's code would not run; call it before a deploy.
 
     It imports the app's modules as a worker does, and compares with them each waiting task, with
     its links, each part of a waiting canvas, and each rule: is the task registered, do its
@@ -228,7 +228,7 @@ class _Tally:
 
 
 class _Flight:
-    """One look at all that waits.
+    """One look at all waiting tasks and rules.
 
     Args:
         services: The services of the app, whose modules are imported.

@@ -27,7 +27,7 @@ from .common import CeleryOption, UsageErrors, handle_preload_options
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _GROUPS = {
-    "Look": ("status", "list", "show", "keys", "history", "health", "doctor", "check"),
+    "Look": ("status", "list", "show", "keys", "history", "health", "doctor", "check", "preflight"),
     "Change": (*(one.command for one in ACTIONS.values() if one.of_one), "undo", "free"),
     "Operate": ("pause", "resume", "rules", "scan", "web"),
     "Move": ("dump", "load", "release", "reshard"),

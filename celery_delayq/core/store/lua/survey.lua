@@ -1,4 +1,4 @@
---[[ survey: a slice of all entries, as calls: what is alike in many of them once, and what differs.
+--[[ survey: a slice of all entries: the common parts of those that share a template once, and their bodies.
 
 text     cursor  the end of the last slice; 0 for the start
 number   count   about how many records to look at, 1..1000
