@@ -36,6 +36,7 @@ from celery_delayq.core.store.keys import target_of
 from celery_delayq.core.store.membership import Membership, Registration
 from celery_delayq.core.store.record import Extras, header_for, label_of, lane_for
 from celery_delayq.core.store.scripts import load
+from celery_delayq.core.store.selection import survey
 from celery_delayq.errors import AlreadyScheduled, InvalidDump, InvalidOption, NotUndone
 from tests.app.support import FAR
 from tests.store.arguments import arguments
@@ -112,8 +113,9 @@ def rule_row(name: str, **fields: str) -> str:
 
 def _surveyed(ready: Prepared) -> object:
     """The ids of those that share a template; how many others there are, and how many are dead."""
-    found = ready.store.scripts.call("survey", cursor=0, count=1000)
-    return sorted(found.found.split(b"\n")[2::4]), len(found.whole), found.dead
+    slices = [*survey(ready.store.shard)]
+    ids = sorted(task_id for one in slices for _, _, task_id, _ in one.shared)
+    return ids, sum(len(one.whole) for one in slices), sum(one.dead for one in slices)
 
 
 def _rule(store: Store, name: str, what: str = "put") -> object:

@@ -93,7 +93,7 @@ JSON = {
     "health": (operate.health.callback,),
     "history": (command_history._event_facts,),
     "list": (facts_of,),
-    "preflight": (command_preflight._facts_of,),
+    "preflight": (command_preflight.facts_of,),
     "rules": (command._facts, importing._facts),
     "status": (Status.facts, Status._of_queues, Pause, QueueCounts),
     "undo": (command_undo._list,),

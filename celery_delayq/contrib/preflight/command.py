@@ -13,6 +13,7 @@ from ...core.servers.risks import ERROR, WARNING
 from ...core.text import counted, plain
 from ...operations.cli.common import (
     CeleryCommand,
+    ErrorSentences,
     advised,
     delayq_of,
     examples,
@@ -45,19 +46,20 @@ def preflight(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
     decoded? It prints a row for each task and reason, and writes nothing. It warns of queues that
     no living worker reads.
 
-    Exits with 1 if there is a problem, other than a warning; and with 2 if it could not look, as
-    the store is away or a module cannot be imported.
+    Exits with 1 if there is a problem, other than a warning; or if it could not look, as the store
+    is away or a module cannot be imported.
     """
     zone = zone_of(ctx)
-    try:
-        found = look(delayq_of(ctx))
-    except DelayQError as error:
-        raise _Blind(advised(error)) from error
-    except Exception as error:  # of the user's modules
-        raise _Blind(plain(_NONE_FITS.format(repr(error)))) from error
+    with ErrorSentences():
+        try:
+            found = look(delayq_of(ctx))
+        except DelayQError:
+            raise
+        except Exception as error:  # of the user's modules
+            raise click.ClickException(plain(_NONE_FITS.format(repr(error)))) from error
     if as_json:
         for misfit in found.misfits:
-            ctx.obj.echo(json.dumps(_facts_of(misfit)))
+            ctx.obj.echo(json.dumps(facts_of(misfit)))
     else:
         if found.misfits:
             Screen(ctx).show(_lines(found, zone))
@@ -66,13 +68,8 @@ def preflight(ctx: click.Context, /, as_json: bool, **_: Any) -> None:
         ctx.exit(1)
 
 
-class _Blind(click.ClickException):
-    """It could not look."""
-
-    exit_code = 2
-
-
-def _facts_of(misfit: Misfit) -> dict[str, Any]:
+def facts_of(misfit: Misfit) -> dict[str, Any]:
+    """Return a row as JSON has it."""
     due = misfit.first_due
     return {
         "task": misfit.task,

@@ -25,7 +25,7 @@ from ...core.services import HasServices, Services
 from ...core.store import QueueCount, label_of
 from ...core.store.calls import Shard
 from ...core.store.record import LABEL_BYTES, NO_FLAGS, NewRecord, Record
-from ...core.store.selection import FIRST, next_count
+from ...core.store.selection import survey
 from ...core.tasks.reading import names_in
 from ...operations.queues import answers, listened, queue_counts
 from .. import rule_store
@@ -48,7 +48,6 @@ from .judging import (
 
 MOST_SHAPES = 10_000  # that are kept; and as many kinds
 MOST_ROWS = 1000
-SLICE = 250  # entries in a slice: some 2 ms of Redis's time
 MORE = "more"  # the reason of the row that counts what has no row of its own
 _LONGEST_NAME = 200  # characters of a task's name, or an id, in a row
 _ANY_DUE = 10**12  # ms, of 13 digits
@@ -255,36 +254,23 @@ class _Flight:
         return Preflight(misfits, self._tasks, self._rules, self._dead)
 
     def _look_at(self, shard: Shard) -> None:
-        cursor: Any = 0
-        count = FIRST
-        while True:
-            slice_ = shard.scripts.call("survey", cursor=cursor, count=count)
-            templates = dict(slice_.templates)
+        for slice_ in survey(shard):
             self._dead += slice_.dead
-            self._look_at_shared(slice_, templates)
+            kinds = [
+                self._kinds.get(kind) or self._new_kind(kind, slice_.templates.get(kind.name))
+                for kind in slice_.kinds
+            ]
+            for place, due, task_id, body in slice_.shared:
+                self._tasks += 1
+                kind = kinds[int(place) - 1]
+                faults = self._faults_of(kind, body) if kind.is_judged else kind.faults
+                if faults:
+                    self._add(faults, int(due), task_id)
             for task_id, text in slice_.whole:
-                self._look_at_whole(task_id, Record.found(text), templates)
+                self._look_at_whole(task_id, Record.found(text), slice_.templates)
             for task_id, _, why in slice_.unreadable:
                 self._tasks += 1
-                fault = Fault("", UNREADABLE, TASK, _text(why))
-                self._add(frozenset([fault]), None, task_id)
-            cursor = slice_.cursor
-            if int(cursor) == 0:
-                return
-            count = next_count(count, slice_.size, SLICE)
-
-    def _look_at_shared(self, slice_: Any, templates: Mapping[bytes, bytes]) -> None:
-        kinds = [
-            self._kinds.get(kind) or self._new_kind(kind, templates.get(kind.name))
-            for kind in slice_.kinds
-        ]
-        lines = slice_.found.split(b"\n") if slice_.found else []
-        self._tasks += len(lines) // 4
-        for place, due, task_id, body in zip(*[iter(lines)] * 4, strict=True):
-            kind = kinds[int(place) - 1]
-            faults = self._faults_of(kind, body) if kind.is_judged else kind.faults
-            if faults:
-                self._add(faults, int(due), task_id)
+                self._add(frozenset([Fault("", UNREADABLE, TASK, _text(why))]), None, task_id)
 
     def _faults_of(self, kind: _Kind, body: bytes) -> Faults:
         """Return what is wrong with an entry that shares a template; *body* is JSON."""

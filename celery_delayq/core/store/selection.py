@@ -12,7 +12,7 @@ entry checks again that the selection includes it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from heapq import merge
@@ -27,6 +27,7 @@ PAGE = 500  # members in a reply, or about as many entries looked at: some 2 ms
 FIRST = 20  # entries in the first step of a pass: they may be large
 _PASS_BYTES = 1_000_000  # that a step of a pass reads, about
 MOST = 100_000  # members that a pass keeps in memory
+SURVEY = 250  # entries in a slice of all: some 2 ms
 PEEK, READ = 200, 50  # members that a step looks at, or reads: some 2 ms
 _PEEK_BYTES = 1_000_000  # of records read at a time
 
@@ -304,6 +305,45 @@ def read(shard: Shard, chosen: Filter, members: Sequence[bytes]) -> Iterator[tup
                 entry = entry_with(met.task_id, met.facts, met.record)
                 entry = entry_of(met.task_id, met.facts, met.record, met.template)
         yield met.member, entry
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """A slice of all entries but the dead ones, in no order.
+
+    Attributes:
+        kinds: The common part of some that share a template: ``header``, up to the destination;
+            ``queue``, a label; and ``name``, the template's.
+        shared: Those: the place of the kind, from 1; due time, ms; id; and the body's JSON.
+        whole: The ``id`` and ``record`` of each other one.
+        unreadable: The ``id``, ``record`` and ``why`` of each with a defect.
+        templates: The templates of all these, by name.
+        dead: How many dead ones are left out.
+    """
+
+    kinds: Sequence[Any]
+    shared: Iterator[tuple[bytes, bytes, bytes, bytes]]
+    whole: Sequence[Any]
+    unreadable: Sequence[Any]
+    templates: Mapping[bytes, bytes]
+    dead: int
+
+
+def survey(shard: Shard) -> Iterator[Surveyed]:
+    """Yield all entries of a shard, slice by slice; see ``survey.lua``.
+
+    Entries that stay throughout are met, some twice if Redis resizes its hash meanwhile.
+    """
+    cursor, count = b"0", FIRST
+    while True:
+        found = shard.scripts.call("survey", cursor=cursor, count=count)
+        lines = found.found.split(b"\n") if found.found else []
+        shared = zip(*[iter(lines)] * 4, strict=True)
+        templates = dict(found.templates)
+        yield Surveyed(found.kinds, shared, found.whole, found.unreadable, templates, found.dead)
+        cursor, count = found.cursor, next_count(count, found.size, SURVEY)
+        if cursor == b"0":
+            return
 
 
 def next_count(count: int, size: int, most: int) -> int:
