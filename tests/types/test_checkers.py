@@ -30,6 +30,8 @@ VARIABLES = {
     "holder()": "holder",
     "isolated()": "shop",
     "load()": "loaded",
+    "misfits": "misfit",
+    "preflight()": "flight",
     "repair()": "repaired",
     "run_due()": "ran",
     "selection": "selection",

@@ -171,6 +171,12 @@ for finding in delayq.check():
     repaired = delayq.repair(finding)
     print(finding.kind, finding.id, finding.sentence, finding.repair)
     print(repaired.what, repaired.reason)
+flight = delayq.preflight()
+print(flight.tasks, flight.rules, flight.dead, flight.problems)
+for misfit in flight.misfits:
+    print(misfit.task, misfit.reason, misfit.where, misfit.level, misfit.is_problem)
+    print(misfit.count, misfit.first_due, misfit.id, misfit.sentence, misfit.advice)
+
 loaded = delayq.load(delayq.dump(), skip_existing=True)
 print(loaded.loaded, loaded.here, loaded.left, loaded.skipped, loaded.refused, loaded.unreadable)
 handed_over: int = delayq.hand_over()
