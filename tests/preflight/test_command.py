@@ -72,6 +72,7 @@ app.conf.imports = ["jobs"]
 delayq = DelayQ(app)
 """
 OLD = """\
+from celery import group
 from shop import app, delayq
 
 @app.task(name="shop.remind")
@@ -147,24 +148,28 @@ def test_a_new_image_is_compared_with_what_the_old_one_has_scheduled(image, redi
     assert {key: redis.dump(key) for key in redis.keys("*")} == before
 
 
-def told(ended):
+def if_it_says(ended):
     return ended if ended.stdout else None
 
 
 def test_a_queue_that_no_living_worker_reads_is_a_warning(image, redis):
     old = image("old", OLD)
     schedule = "from jobs import *\nfor queue in ('mail', 'celery'):\n    "
-    schedule += "remind.s(1).set(queue=queue).delay_for(86_400)"
+    schedule += "remind.s(1).set(queue=queue).delay_for(86_400)\n"
+    schedule += "(stays.si(1) | stays.si(2)).set(queue='mail').delay_for(86_400)\n"
+    schedule += "group(stays.s(1), mail.s(2).set(queue='slow')).delay_for(86_400)\n"
     subprocess.run([sys.executable, "-c", schedule], check=True, timeout=PATIENCE, **old)
     command = [sys.executable, "-m", "celery", "-A", "shop", "worker", "-c1", "-P", "threads"]
     worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **old)
     try:
-        found = eventually(lambda: told(celery(old, "delayq", "preflight", "--json")))
+        found = eventually(lambda: if_it_says(celery(old, "delayq", "preflight", "--json")))
     finally:
         worker.terminate()
         worker.wait(PATIENCE)
 
-    [row] = map(json.loads, found.stdout.splitlines())
+    rows = [json.loads(line) for line in found.stdout.splitlines()]
     assert found.returncode == 0
-    assert (row["task"], row["reason"], row["level"]) == ("shop.remind", "queue", "warning")
-    assert row["sentence"] == "no living worker listens to its queue mail"
+    assert {(row["reason"], row["level"]) for row in rows} == {("queue", "warning")}
+    told = {(row["task"], row["where"], row["sentence"].split()[-1]) for row in rows}
+    assert {("shop.remind", "task", "mail"), ("shop.mail", "canvas", "slow")} <= told
+    assert "celery" not in {queue for _, _, queue in told}

@@ -59,8 +59,9 @@ def test_nothing_is_written(old, new, redis):
     assert {key: redis.dump(key) for key in redis.keys("*")} == before
 
 
-def test_an_empty_store_is_fine(new):
+def test_an_empty_store_is_fine_and_stays_empty(new, redis):
     assert new().delayq.preflight() == Preflight((), 0, 0, 0)
+    assert redis.keys("*") == []
 
 
 def test_a_store_that_is_away_is_an_error(new, url, redis):
@@ -141,6 +142,19 @@ def test_shapes_that_are_not_kept_are_judged_again(many, new, limits):
     [row] = new({"remind": one}).delayq.preflight().misfits
 
     assert (row.reason, row.count) == ("arguments", 300)
+
+
+def test_kinds_that_are_not_kept_are_read_again(old, new, limits):
+    """Each task and queue makes a kind, and so does each process that schedules."""
+    limits(preflight_shapes=2)
+    task = old.task(name="remind", shared=False)(one)
+    for number in range(40):
+        items = [((1,), {}), ((2,), {}), ((3,), {})]
+        assert old.delayq.schedule_many(task.s().set(queue=f"q{number}"), items, at=FAR)
+
+    [row] = new().delayq.preflight().misfits
+
+    assert (row.reason, row.count) == ("unregistered", 120)
 
 
 def test_what_has_no_row_of_its_own_is_counted_in_the_last_one(old, new, limits):

@@ -90,6 +90,17 @@ def test_what_this_code_says_under_its_name_takes_its_place(new, says, redis):
 
 
 @pytest.mark.usefixtures("rule")
+def test_a_rule_that_went_with_the_old_code_is_a_warning(new, redis):
+    set_fields(redis, "daily", declared=lambda _: "1")
+    found = new().delayq.preflight()
+    assert found
+    assert sorted((row.where, row.level) for row in found.misfits) == [
+        ("rule", "warning"),
+        ("task", "warning"),
+    ]
+
+
+@pytest.mark.usefixtures("rule")
 def test_what_this_code_says_has_to_fit_too(new, says):
     app = new({"other": one})
     says(app, "daily", "gone")

@@ -6,26 +6,25 @@
 
 Celery passes results on: a part of a chain gets one argument more than it has, unless it is
 immutable; so does a callback, and a chord's body. An errback gets the task's id, or three arguments
-if it can take them, as Celery decides.
+if it takes these; which, each release of Celery finds in its own way, so either is enough.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import celery.app.base
 from celery import Celery
 from celery.app.trace import task_has_custom
-from celery.utils.functional import arity_greater
 from kombu.exceptions import ContentDisallowed
 from kombu.utils.json import loads
 
 from ...core.leaves import leaf
 from ...core.message.body import decoder_of
 from ...core.message.headers import LAUNCH
+from ...core.store import label_of
 
 # Where a call was found.
 TASK, RULE, CANVAS, LINK = "task", "rule", "canvas", "link"
@@ -85,9 +84,11 @@ class Judge:
     Args:
         app: The app; its modules are imported.
         most: How many shapes to keep. Others are judged each time, which only takes longer.
+        read: The labels of the queues that living workers read; ``None`` if these are not known.
     """
 
-    def __init__(self, app: Celery, most: int) -> None:
+    def __init__(self, app: Celery, most: int, read: Container[bytes] | None = None) -> None:
+        self.read = read
         self._accept = app.conf.accept_content
         self._tasks, self._most = app.tasks, most
         self._known: dict[Call, Faults] = {}
@@ -112,14 +113,16 @@ class Judge:
         task = self._tasks.get(call.task)
         if task is None:
             return frozenset([Fault(call.task, UNREGISTERED, call.where)])
-        try:
-            check = _check_of(task)
-            if check is not None:
-                given = _errback_s(task) if call.given == _ERRBACK else call.given
-                check(*(None,) * (given + call.size), **dict.fromkeys(call.names))
-        except TypeError as error:
-            return frozenset([Fault(call.task, ARGUMENTS, call.where, str(error)[:LONGEST])])
-        return FINE
+        check, why = _check_of(task), ""
+        for given in (1, 3) if call.given == _ERRBACK else (call.given,):
+            try:
+                if check is not None:
+                    check(*(None,) * (given + call.size), **dict.fromkeys(call.names))
+            except TypeError as error:
+                why = why or str(error)[:LONGEST]
+            else:
+                return FINE
+        return frozenset([Fault(call.task, ARGUMENTS, call.where, why)])
 
     def message(self, text: bytes, where: str = TASK) -> Faults:
         """Return what is wrong with a message, its links, and if it is a canvas, with its parts."""
@@ -129,7 +132,18 @@ class Judge:
         except Exception as error:  # invalid JSON fails in many ways
             return frozenset([Fault("", UNDECODABLE, where, _said(error))])
         payload, faults = self._decoded(envelope, name, where)
-        return faults or self.payload(name, payload, where)
+        faults = faults or self.payload(name, payload, where)
+        return faults | self._unread(envelope, name) if where == CANVAS else faults
+
+    def _unread(self, envelope: Mapping[str, Any], name: str) -> Faults:
+        """Return the fault of a part's queue that no living worker reads."""
+        info = envelope["properties"].get("delivery_info") or {}
+        queue = info.get("routing_key")
+        if self.read is None or not isinstance(queue, str) or info.get("exchange"):
+            return FINE
+        if label_of(queue) in self.read:
+            return FINE
+        return frozenset([Fault(name, QUEUE, CANVAS, queue[:LONGEST])])
 
     def _decoded(self, envelope: Mapping[str, Any], name: str, where: str) -> tuple[Any, Faults]:
         decode, faults = self.decoder(envelope, name, where)
@@ -222,12 +236,6 @@ def _check_of(task: Any) -> Callable[..., Any] | None:
     if header is None and not task_has_custom(task, "__call__"):
         return inspect.signature(task.run).bind
     return header
-
-
-def _errback_s(task: Any) -> int:
-    header = getattr(task, "__header__", None)
-    takes_all = header is not None and not isinstance(header, partial) and arity_greater(header, 1)
-    return 3 if takes_all else 1
 
 
 def _embedded(embed: Mapping[str, Any], where: str) -> Iterator[Call]:

@@ -235,12 +235,11 @@ class _Flight:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._judge = Judge(services.app, MOST_SHAPES)
+        self._judge = Judge(services.app, MOST_SHAPES, _queues_read(services))
         self._kinds: dict[Any, _Kind] = {}  # by header, queue's label and template's name
         self._shapes = 0
         self._tallies: dict[tuple[str, str, str, str], _Tally] = {}
         self._passing: set[str] = set()  # ids of runs that go with the code that set their rules
-        self._read = _queues_read(services)
         self._tasks = self._rules = self._dead = 0
 
     def looked(self) -> Preflight:
@@ -328,14 +327,14 @@ class _Flight:
             faults = frozenset([Fault("", UNREADABLE, TASK, str(error))])
         else:
             faults = self._judge.message(message)
-            if self._read is not None:
+            if self._judge.read is not None:
                 header, (_, queue) = record.text[: record.header_end], record.labels
                 faults |= self._unread(_task_in(message), queue, header)
         self._add(faults, record.due_ms, task_id)
 
     def _unread(self, task: str, label: bytes, header: bytes) -> Faults:
         """Return the fault of a queue that no living worker reads, if their queues are known."""
-        if self._read is None or label in self._read:
+        if self._judge.read is None or label in self._judge.read:
             return FINE
         place = header.partition(b":")[2].decode(errors="replace")
         tally = QueueCount(label, 0, 0, header[1:2].decode(), place)
