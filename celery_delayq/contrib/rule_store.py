@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -62,8 +63,8 @@ class Said:
 
 
 _SAID: WeakKeyDictionary[Services, Said] = WeakKeyDictionary()
-#: Who looks at this process's code just now: then `every` only notes what is said.
-LOOKS = set[str]()
+#: Whether this code is only looked at, as by `preflight`: then `every` notes rules and writes none.
+ONLY_NOTED: ContextVar[bool] = ContextVar("celery_delayq_only_noted", default=False)
 
 
 def said_of(services: Services) -> Said:

@@ -302,6 +302,12 @@ def test_parts_of_a_canvas(old, look, made):
     assert look({"remind": one}) == [("other", "unregistered", "canvas", 1)]
 
 
+def test_a_task_with_several_wrong_parts_counts_once(old, look):
+    other = old.task(name="other", shared=False, typing=False)(one)
+    group(other.s(), other.s(1, 2), other.s(1, 2, 3), other.s(1)).delay_until(FAR)
+    assert look({"other": one}) == [("other", "arguments", "canvas", 1)]
+
+
 def test_a_map_calls_its_task_with_one_argument(old, look):
     task = old.task(name="remind", shared=False)(one)
     task.map([1, 2]).delay_until(FAR)

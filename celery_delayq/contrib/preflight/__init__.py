@@ -13,4 +13,4 @@ def on_command_line() -> None:
     if "delayq" in words and "preflight" in words[words.index("delayq") :]:
         from .. import rule_store
 
-        rule_store.LOOKS.add("preflight")
+        rule_store.ONLY_NOTED.set(True)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -29,7 +28,7 @@ from ...core.store.selection import survey
 from ...core.tasks.reading import names_in
 from ...operations.queues import answers, listened, queue_counts
 from .. import rule_store
-from ..rule_store import Stored, said_of
+from ..rule_store import Stored, Waiting, ms_of, said_of
 from .judging import (
     ARGUMENTS,
     CONTENT,
@@ -178,21 +177,16 @@ def preflight(delayq: HasServices) -> Preflight:
     """
     services = delayq.services
     services.entries.check_membership()
-    with _only_noted():
+    token = rule_store.ONLY_NOTED.set(True)
+    try:
         services.app.loader.import_default_modules()
         services.app.finalize(auto=True)
+    finally:
+        rule_store.ONLY_NOTED.reset(token)
     return _Flight(services).looked()
 
 
-@contextmanager
-def _only_noted() -> Iterator[None]:
-    added = __name__ not in rule_store.LOOKS
-    rule_store.LOOKS.add(__name__)
-    try:
-        yield
-    finally:
-        if added:
-            rule_store.LOOKS.discard(__name__)
+_Key = tuple[str, str, str, str]  # of a row: task, reason, where, level
 
 
 @dataclass
@@ -238,7 +232,7 @@ class _Flight:
         self._judge = Judge(services.app, MOST_SHAPES, _queues_read(services))
         self._kinds: dict[Any, _Kind] = {}  # by header, queue's label and template's name
         self._shapes = 0
-        self._tallies: dict[tuple[str, str, str, str], _Tally] = {}
+        self._tallies: dict[_Key, _Tally] = {}
         self._passing: set[str] = set()  # ids of runs that go with the code that set their rules
         self._tasks = self._rules = self._dead = 0
 
@@ -344,25 +338,28 @@ class _Flight:
 
     def _look_at_rules(self) -> None:
         entries = self._services.entries
-        for rule in rule_store.each(entries):
-            if rule.is_removed or rule.is_beats:
-                continue
-            self._rules += 1
-            [(waiting, _)] = rule_store.runs_of(entries, [(rule, [])])
-            due_ms = min((int(run.due.timestamp() * 1000) for run in waiting), default=None)
-            try:
-                signature, passes = rule.signature, self._passes(rule)
-            except Exception as error:  # another program, or a later release, wrote it
-                fault = Fault("", UNREADABLE, RULE, str(error))
-                self._add(frozenset([fault]), due_ms, rule.name.encode())
-                continue
-            if passes:
-                self._passing.update(run.id for run in waiting)
-            if (row := said_of(self._services).rows.get(rule.name)) is not None:
-                # This takes its place.
-                signature, passes = rule_store.signature_in(row["plan"]), False
-            faults = self._judge.signature(signature, RULE)
-            self._add(faults, due_ms, rule.name.encode(), passes=passes)
+        for some, _ in rule_store.slices(entries):
+            rules = [rule for rule in some if not (rule.is_removed or rule.is_beats)]
+            self._rules += len(rules)
+            runs = rule_store.runs_of(entries, [(rule, ()) for rule in rules])
+            for rule, (waiting, _) in zip(rules, runs, strict=True):
+                self._look_at_rule(rule, waiting)
+
+    def _look_at_rule(self, rule: Stored, waiting: Sequence[Waiting]) -> None:
+        due_ms = min((ms_of(run.due) for run in waiting), default=None)
+        try:
+            signature, passes = rule.signature, self._passes(rule)
+        except Exception as error:  # another program, or a later release, wrote it
+            fault = Fault("", UNREADABLE, RULE, str(error))
+            self._add(frozenset([fault]), due_ms, rule.name.encode())
+            return
+        if passes:
+            self._passing.update(run.id for run in waiting)
+        if (row := said_of(self._services).rows.get(rule.name)) is not None:
+            # This takes its place.
+            signature, passes = rule_store.signature_in(row["plan"]), False
+        faults = self._judge.signature(signature, RULE)
+        self._add(faults, due_ms, rule.name.encode(), passes=passes)
 
     def _passes(self, rule: Stored) -> bool:
         row = said_of(self._services).rows.get(rule.name)
@@ -381,13 +378,15 @@ class _Flight:
             return
         named = _text(task_id)
         passes = passes or named in self._passing
-        for fault in faults:
+        rows: dict[_Key, str] = {}  # each once, however many parts it has
+        for fault in sorted(faults):
             level = WARNING if passes or fault.reason == QUEUE else ERROR
-            key = (fault.task[:_LONGEST_NAME], fault.reason, fault.where, level)
+            key: _Key = (fault.task[:_LONGEST_NAME], fault.reason, fault.where, level)
             if key not in self._tallies and len(self._tallies) >= MOST_ROWS:
                 key = ("", MORE, TASK, level)
-            tally = self._tallies.setdefault(key, _Tally(fault.why))
-            tally.add(due_ms, named[:_LONGEST_NAME], fault.why)
+            rows.setdefault(key, fault.why)
+        for key, why in rows.items():
+            self._tallies.setdefault(key, _Tally(why)).add(due_ms, named[:_LONGEST_NAME], why)
 
 
 def _queues_read(services: Services) -> set[bytes] | None:
@@ -408,7 +407,7 @@ def _task_in(message: bytes) -> str:
         return ""
 
 
-def _in_order(item: tuple[tuple[str, str, str, str], _Tally]) -> tuple[Any, ...]:
+def _in_order(item: tuple[_Key, _Tally]) -> tuple[Any, ...]:
     (task, reason, where, level), tally = item
     return reason == MORE, level != ERROR, tally.first[0], task, reason, where
 

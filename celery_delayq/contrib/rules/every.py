@@ -138,7 +138,7 @@ def set_rule(
     receivers of signals.
     """
     row = row_of(services, name, signature, schedule, **facts)
-    if store.LOOKS and not row["source"]:
+    if store.ONLY_NOTED.get() and not row["source"]:
         _note(services, name, row)
         return unwritten(services, name, row)
     before, may_replace = store.find(services.entries, name), replace or bool(row["source"])
