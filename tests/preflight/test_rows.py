@@ -134,6 +134,19 @@ def many(old):
     return many
 
 
+SHAPES = {
+    "keywords": (((), {"order": 1}), ((), {"wrong": 1})),
+    "numbers of arguments": (((1,), {}), ((1, 2), {})),
+}
+
+
+@pytest.mark.parametrize(("right", "wrong"), SHAPES.values(), ids=SHAPES)
+def test_calls_of_one_task_are_told_apart_by_their(old, look, right, wrong):
+    for args, kwargs in [right, wrong] * 3:
+        old.send_task("remind", args, kwargs, delayq_at=FAR)
+    assert look({"remind": one}) == [("remind", "arguments", "task", 3)]
+
+
 def test_shapes_that_are_not_kept_are_judged_again(many, new, limits):
     """A keyword that is data makes as many shapes as entries."""
     limits(preflight_shapes=10)
