@@ -1,4 +1,4 @@
-"""How a leaf sees a message before a worker accepts its task, and calls into the worker's loop.
+"""A worker's messages, as leaves see them: before their tasks do, and on the way into the store.
 
     message --> the door: putoff, copies, adoption look at it, in this order --> its task's strategy
                              | one takes it
@@ -6,17 +6,29 @@
 
 The worker's other messages wait meanwhile. So a query of the store has a short timeout, and after a
 failure the worker makes no query for a while.
+
+Then how a leaf calls into the worker's loop; where a message came from; how it becomes an entry;
+and the room for others meanwhile.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from kombu import Message
+
 from ..core import clock
 from ..core.errors import DelayQError
+from ..core.message.body import serializer_of
+from ..core.message.headers import DUE_HEADER, REDELIVERED_HEADER, foreign
+from ..core.message.outgoing import recorded
+from ..core.scheduling.intercept import ONCE, Interceptor, Request
+from ..core.scheduling.options import PREFIX
+from ..core.scheduling.writing import Ready
+from ..core.store import checked_id
 from ..core.text import logger_of
 
 logger = logger_of(__name__)
@@ -144,3 +156,156 @@ class Waker:
         if pipe is not None:
             os.read(pipe[0], 4096)
         self._call()
+
+
+KEEP = 5.0  # seconds for which an exchange's bindings are cached
+MOST = 1000  # cached pairs of exchange and routing key
+
+# kombu's fanouts are no lists in Redis, so no worker would take a message out of one.
+_LISTS = ("direct", "topic")
+
+
+class Queues:
+    """Finds the queue that a message came from; an exchange may lead to several."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self._found: dict[tuple[str, str], tuple[str | None, float]] = {}
+
+    def of(self, message: Any) -> str | None:
+        """Return the queue of a received message; ``None`` if it is not certain."""
+        info = message.delivery_info or {}
+        if info.get("consumer_tag") is not None:
+            return queue_by_tag(self._consumer, message)
+        exchange, key = info.get("exchange") or "", info.get("routing_key")
+        if exchange:
+            key = self._bound(message.channel, exchange, key)
+        return key if key in tags_of(self._consumer) else None
+
+    def _bound(self, channel: Any, exchange: str, key: Any) -> str | None:
+        now = clock.monotonic()
+        queue, until = self._found.get((exchange, key), (None, 0.0))
+        if now >= until:
+            queue = _only_queue(channel, exchange, key)
+            if len(self._found) >= MOST:
+                self._found.clear()
+            self._found[exchange, key] = queue, now + KEEP
+        return queue
+
+
+def _only_queue(channel: Any, exchange: str, key: Any) -> str | None:
+    try:
+        kind = channel.typeof(exchange, None)  # one that this worker has declared
+        found = set(kind.lookup(channel.get_table(exchange), exchange, key, None))
+    except Exception:
+        return None
+    return found.pop() if len(found) == 1 and kind.type in _LISTS else None
+
+
+# Properties of a message's delivery.
+_OF_THE_WAY = ("delivery_info", "delivery_tag", "body_encoding", "expiration")
+# Properties of AMQP that kombu keeps apart from the others.
+_APART = ("application_headers", "content_type", "content_encoding")
+
+
+def is_own(name: str) -> bool:
+    """Whether a property of a message is an option of this package."""
+    return name.startswith(PREFIX)
+
+
+def entry_of(
+    interceptor: Interceptor,
+    message: Message,
+    request: Request,
+    *,
+    queue: str | None = None,
+    headers: Mapping[str, Any] | None = None,
+) -> Ready:
+    """Make the entry of a message that a broker delivered, without writing it.
+
+    Args:
+        interceptor: Makes the entry.
+        message: The message; its eta is left out.
+        request: The requested time and terms.
+        queue: The queue to deliver to, past any exchange; by default, its own destination.
+        headers: Further headers.
+
+    Raises:
+        DelayQError: the message cannot be scheduled.
+    """
+    properties = {
+        name: value
+        for name, value in message.properties.items()
+        if not is_own(name) and name not in (*_OF_THE_WAY, *_APART)
+    }
+    body, content = _without_eta(message)
+    all_headers = {**foreign(message.headers), **(headers or {})}
+    if message.headers.get(REDELIVERED_HEADER):
+        all_headers[REDELIVERED_HEADER] = True
+    if "task" in all_headers:
+        all_headers["eta"] = None
+    exchange = "" if queue else message.delivery_info.get("exchange") or ""
+    routing_key = queue or message.delivery_info["routing_key"]
+    declared = None if exchange else interceptor.services.app.amqp.queues.get(routing_key)
+    task_id = checked_id(properties["correlation_id"])
+    outgoing = recorded(
+        interceptor.producer,
+        body,
+        exchange=exchange,
+        routing_key=routing_key,
+        declare=[declared] if declared is not None else [],
+        # kombu has decompressed the body, if it can.
+        compression=None if message.errors else all_headers.pop("compression", None),
+        headers=all_headers,
+        **content,
+        **properties,
+    )
+    return interceptor.entry(outgoing, request, task_id, ONCE)
+
+
+def _without_eta(message: Message) -> tuple[Any, dict[str, Any]]:
+    """The body of a received message, and its content type or serializer."""
+    # A message of protocol 2 has its eta in the headers, and one from the store has none.
+    if "task" in message.headers or DUE_HEADER in message.headers:
+        content = {"content_type": message.content_type}
+        return message.body, {**content, "content_encoding": message.content_encoding}
+    return {**message.payload, "eta": None}, {"serializer": serializer_of(message.content_type)}
+
+
+def never(*_: Any, **__: Any) -> None:
+    """Stands for Celery's sending in a sender that never sends."""
+
+
+class Room:
+    """Makes room for other messages while some wait for the store, as Celery does for an eta.
+
+    Args:
+        consumer: The worker's consumer.
+    """
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self._raised = 0
+
+    def begin(self) -> None:
+        """Begin on a new connection, whose prefetch count nobody has raised."""
+        self._raised = 0
+
+    def make(self, waiting: int) -> None:
+        """Raise the prefetch count, if so many messages wait."""
+        qos = self._consumer.qos
+        # Each change is a round trip, so not for every message.
+        step = max(1, (self._consumer.initial_prefetch_count + self._raised) // 2)
+        if getattr(qos, "max_prefetch", None) is None and waiting - self._raised >= step:
+            qos.increment_eventually(waiting - self._raised)
+            self._raised = waiting
+
+    def give_back(self, waiting: int) -> None:
+        """Lower it, if only so many are left."""
+        qos = self._consumer.qos
+        if self._raised > waiting:
+            qos.decrement_eventually(self._raised - waiting)
+            self._raised = waiting
+            # Before the acknowledgements, which let as many others in.
+            if qos.prev != qos.value:
+                qos.update()

@@ -100,6 +100,7 @@ LEAVES = {
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("testing"),
     "undo": Leaf("undo", commands={"undo": "command"}, methods=_UNDO_METHODS),
+    "unknown": Leaf("unknown", at=(CHECKS,), consumer_step=".net:NetStep"),
     "web": Leaf("web", commands={"web": "command"}),
 }
 

@@ -68,6 +68,7 @@ class Feature(Enum):
     PUTTING_OFF = "self.defer() and Defer"
     REMOTE_CONTROL = "a worker's remote commands for scheduled tasks"
     REVOKED_RESULTS = "REVOKED in the result backend for cancelled tasks"
+    UNKNOWN_TASKS = "delayq_unknown_for"
     UNROUTABLE = "detecting messages that reach no queue"
 
 
@@ -112,6 +113,13 @@ LEANS_ON: Mapping[Feature, tuple[str, ...]] = {
         "celery.worker.control:terminate",
     ),
     Feature.REVOKED_RESULTS: ("celery.backends.base:Backend.mark_as_revoked",),
+    Feature.UNKNOWN_TASKS: (
+        "celery.worker.consumer.consumer:Consumer.on_decode_error",
+        "celery.worker.consumer.consumer:Consumer.on_invalid_task",
+        "celery.worker.consumer.consumer:Consumer.on_unknown_message",
+        "celery.worker.consumer.consumer:Consumer.on_unknown_task",
+        "celery.worker.state:revoked",
+    ),
     Feature.UNROUTABLE: ("kombu.transport.virtual:Channel._lookup",),
 }
 

@@ -199,6 +199,16 @@ SETTINGS: tuple[Setting, ...] = (
         lambda value: value is None or _number(1, 31_536_000)(value),
     ),
     Setting(
+        "unknown_for",
+        604_800.0,
+        "seconds",
+        "a number of seconds from 1 to 31536000, or None",
+        "How long a task that no worker knows goes back into the store, until it is dead; `None`: "
+        "workers discard it, as in plain Celery. See "
+        "[What a worker does not know](../operate/deploys.md#what-a-worker-does-not-know).",
+        lambda value: value is None or _number(1, 31_536_000)(value),
+    ),
+    Setting(
         "catch_up",
         None,
         "tasks a second",
@@ -306,6 +316,7 @@ class Settings:
     capture_eta: bool
     min_delay: float
     adopt_after: float | None
+    unknown_for: float | None
     catch_up: float | None
     once: bool
     history: int

@@ -25,20 +25,14 @@ from ...core.services import find
 from ...core.store import Receipt
 from ...core.store.changes import Removal
 from ...core.text import logger_of
-from ..consumer import StoreQuery, Waker, look_first, queue_by_tag, tags_of
+from ..consumer import Queues, Room, StoreQuery, Waker, look_first, never
 from .batches import Batches, is_stored
-from .messages import Entering, Far, asks_for_a_time, far_of, has_eta, never, schedule_delivered
+from .messages import Entering, Far, asks_for_a_time, far_of, has_eta, schedule_delivered
 
 logger = logger_of(__name__)
 
 SETTLED_WITHIN = 0.1  # seconds that a loop without a hub waits for a message to be settled
 WAIT_AGAIN = 5.0  # seconds without such waits, after one that was too short
-KEEP = 5.0  # seconds for which an exchange's bindings are cached
-MOST = 1000  # cached pairs of exchange and routing key
-
-# kombu's fanouts are no lists in Redis, so no worker would take a message out of one.
-_LISTS = ("direct", "topic")
-
 _TAKEN = "task %s: dropped, as it was adopted at an earlier delivery"
 _UNKNOWN = "left to Celery, whether it was adopted or not"
 
@@ -53,12 +47,12 @@ class AdoptingStep(bootsteps.StartStopStep):
             return
         self._services = services
         self._consumer = consumer
-        self._queues = _Queues(consumer)
+        self._queues = Queues(consumer)
         self._entering = Entering(services)
         self._interceptor = Interceptor(services, never)
         self._batches: Batches | None = None
         self._passed_on: Any = None
-        self._raised = 0
+        self._room = Room(consumer)
         self._asking = StoreQuery(_UNKNOWN)
         self._wait_from = 0.0
         self._waker = Waker(self._acknowledge)
@@ -68,7 +62,7 @@ class AdoptingStep(bootsteps.StartStopStep):
 
     def start(self, _consumer: Any) -> None:
         """Start on a new connection, before its first message."""
-        self._raised = 0
+        self._room.begin()
         self._batches = Batches(
             self._write,
             self._wake,
@@ -145,7 +139,7 @@ class AdoptingStep(bootsteps.StartStopStep):
         batches = self._batches
         if batches is None or not far.is_far or not batches.put(far):
             return False
-        self._raise()
+        self._room.make(len(batches))
         if not self._waker.is_there:
             self._wait(batches)
         return True
@@ -175,7 +169,7 @@ class AdoptingStep(bootsteps.StartStopStep):
             return
         found = self._batches.decided()
         if found:
-            self._lower(len(self._batches))
+            self._room.give_back(len(self._batches))
         for far, is_kept in found:
             if is_kept:
                 far.ack(logger, self._consumer.connection_errors)
@@ -189,26 +183,6 @@ class AdoptingStep(bootsteps.StartStopStep):
             self._consumer.task_consumer.on_message(message)
         finally:
             self._passed_on = None
-
-    # The prefetch count: as Celery does for tasks with an eta, make room for other messages while
-    # some wait for the store.
-
-    def _raise(self) -> None:
-        qos, waiting = self._consumer.qos, len(self._batches or ())
-        # Each change is a round trip, so not for every message.
-        step = max(1, (self._consumer.initial_prefetch_count + self._raised) // 2)
-        if getattr(qos, "max_prefetch", None) is None and waiting - self._raised >= step:
-            qos.increment_eventually(waiting - self._raised)
-            self._raised = waiting
-
-    def _lower(self, waiting: int) -> None:
-        qos = self._consumer.qos
-        if self._raised > waiting:
-            qos.decrement_eventually(self._raised - waiting)
-            self._raised = waiting
-            # Before the acknowledgements, which let as many others in.
-            if qos.prev != qos.value:
-                qos.update()
 
     # In the thread.
 
@@ -254,40 +228,3 @@ def _blame(message: Any) -> str:
 
 def _id(message: Any) -> Any:
     return message.properties.get("correlation_id")
-
-
-class _Queues:
-    """Finds the queue that a message came from; an exchange may lead to several."""
-
-    def __init__(self, consumer: Any) -> None:
-        self._consumer = consumer
-        self._found: dict[tuple[str, str], tuple[str | None, float]] = {}
-
-    def of(self, message: Any) -> str | None:
-        """Return the queue of a received message; ``None`` if it is not certain."""
-        info = message.delivery_info or {}
-        if info.get("consumer_tag") is not None:
-            return queue_by_tag(self._consumer, message)
-        exchange, key = info.get("exchange") or "", info.get("routing_key")
-        if exchange:
-            key = self._bound(message.channel, exchange, key)
-        return key if key in tags_of(self._consumer) else None
-
-    def _bound(self, channel: Any, exchange: str, key: Any) -> str | None:
-        now = clock.monotonic()
-        queue, until = self._found.get((exchange, key), (None, 0.0))
-        if now >= until:
-            queue = _only_queue(channel, exchange, key)
-            if len(self._found) >= MOST:
-                self._found.clear()
-            self._found[exchange, key] = queue, now + KEEP
-        return queue
-
-
-def _only_queue(channel: Any, exchange: str, key: Any) -> str | None:
-    try:
-        kind = channel.typeof(exchange, None)  # one that this worker has declared
-        found = set(kind.lookup(channel.get_table(exchange), exchange, key, None))
-    except Exception:
-        return None
-    return found.pop() if len(found) == 1 and kind.type in _LISTS else None

@@ -17,23 +17,20 @@ from kombu import Message
 from ...core import clock
 from ...core.clock import When
 from ...core.errors import DelayQError, InvalidDueTime, InvalidOption
-from ...core.message.body import serializer_of
 from ...core.message.headers import (
     DUE_HEADER,
     HOLD_HEADER,
-    REDELIVERED_HEADER,
     Hold,
-    foreign,
     tag_of,
     was_redelivered,
 )
-from ...core.message.outgoing import recorded
 from ...core.scheduling.intercept import ONCE, Interceptor, Request, request_of, wants_capture
-from ...core.scheduling.options import AFTER, AT, LASTING, PLAIN, PREFIX
-from ...core.scheduling.writing import Ready, write, write_one
+from ...core.scheduling.options import AFTER, AT, LASTING, PLAIN
+from ...core.scheduling.writing import write, write_one
 from ...core.services import Services
 from ...core.store import NewEntry, Receipt, checked_id
 from ...core.text import logger_of
+from ..consumer import entry_of, is_own, never
 
 logger = logger_of(__name__)
 
@@ -131,12 +128,6 @@ def _is_taken_in(services: Services, message: Any, envelope: Mapping[str, Any]) 
     )
 
 
-# Properties of a message's delivery.
-_OF_THE_WAY = ("delivery_info", "delivery_tag", "body_encoding", "expiration")
-# Properties of AMQP that kombu keeps apart from the others.
-_APART = ("application_headers", "content_type", "content_encoding")
-
-
 def schedule_delivered(interceptor: Interceptor, message: Message) -> Receipt:
     """Schedule a message that a broker delivered, by the options in its properties.
 
@@ -146,7 +137,7 @@ def schedule_delivered(interceptor: Interceptor, message: Message) -> Receipt:
     Raises:
         DelayQError: the message was not scheduled.
     """
-    asked = {name: value for name, value in message.properties.items() if _is_own(name)}
+    asked = {name: value for name, value in message.properties.items() if is_own(name)}
     request = request_of(interceptor.services, asked, None, _task_of(message))
     if request is None:
         raise InvalidOption("time", None, f"one of {AT} and {AFTER}")
@@ -157,64 +148,6 @@ def schedule_delivered(interceptor: Interceptor, message: Message) -> Receipt:
     return write_one(interceptor.services, ready)
 
 
-def entry_of(
-    interceptor: Interceptor,
-    message: Message,
-    request: Request,
-    *,
-    queue: str | None = None,
-    headers: Mapping[str, Any] | None = None,
-) -> Ready:
-    """Make the entry of a message that a broker delivered, without writing it.
-
-    Args:
-        interceptor: Makes the entry.
-        message: The message; its eta is left out.
-        request: The requested time and terms.
-        queue: The queue to deliver to, past any exchange; by default, its own destination.
-        headers: Further headers.
-
-    Raises:
-        DelayQError: the message cannot be scheduled.
-    """
-    properties = {
-        name: value
-        for name, value in message.properties.items()
-        if not _is_own(name) and name not in (*_OF_THE_WAY, *_APART)
-    }
-    body, content = _without_eta(message)
-    all_headers = {**foreign(message.headers), **(headers or {})}
-    if message.headers.get(REDELIVERED_HEADER):
-        all_headers[REDELIVERED_HEADER] = True
-    if "task" in all_headers:
-        all_headers["eta"] = None
-    exchange = "" if queue else message.delivery_info.get("exchange") or ""
-    routing_key = queue or message.delivery_info["routing_key"]
-    declared = None if exchange else interceptor.services.app.amqp.queues.get(routing_key)
-    task_id = checked_id(properties["correlation_id"])
-    outgoing = recorded(
-        interceptor.producer,
-        body,
-        exchange=exchange,
-        routing_key=routing_key,
-        declare=[declared] if declared is not None else [],
-        # kombu has decompressed the body.
-        compression=all_headers.pop("compression", None),
-        headers=all_headers,
-        **content,
-        **properties,
-    )
-    return interceptor.entry(outgoing, request, task_id, ONCE)
-
-
-def _without_eta(message: Message) -> tuple[Any, dict[str, Any]]:
-    """The body of a received message, and its content type or serializer."""
-    if "task" in message.headers:  # where its eta is
-        content = {"content_type": message.content_type}
-        return message.body, {**content, "content_encoding": message.content_encoding}
-    return {**message.payload, "eta": None}, {"serializer": serializer_of(message.content_type)}
-
-
 def asks_for_a_time(message: Message) -> bool:
     """Whether a message that a broker delivered still carries an option of this package.
 
@@ -223,12 +156,8 @@ def asks_for_a_time(message: Message) -> bool:
     properties = message.properties
     # A program's tests hand a worker messages of their own, such as a Mock.
     return isinstance(properties, Mapping) and any(
-        _is_own(name) and name not in LASTING for name in properties
+        is_own(name) and name not in LASTING for name in properties
     )
-
-
-def _is_own(name: str) -> bool:
-    return name.startswith(PREFIX)
 
 
 def _task_of(message: Message) -> str:
@@ -272,7 +201,3 @@ class Entering:
             # Celery writes no such headers. It reports them itself when it gets the message.
             logger.debug("task %s: not adopted: %r", far.task_id, error)
             return DelayQError(str(error))
-
-
-def never(*_: Any, **__: Any) -> None:
-    """Stands for Celery's sending in a sender that never sends."""

@@ -117,6 +117,7 @@ _BUTTONS = {
     "overdue": ("Look at the tasks", "tasks", {}),
     "refused": ("Look at the tasks", "tasks", {}),
     "pauses": ("Pause or resume", "paused", {}),
+    "unknown": ("Look at these", "tasks", {"state": "UNKNOWN"}),
     "rules": ("Look at the rules", "rules", {}),
 }
 

@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 from werkzeug.wrappers import Request
 
 from ...core.store import State
+from ...core.tasks.reading import STATES
 from ...core.tasks.scheduled_task import ScheduledTask
 from ...core.text import counted
 from ...core.threads import gather
@@ -122,11 +123,10 @@ def _time(token: Token, behind: list[Token]) -> tuple[Token, list[Token]]:
 
 def _state(text: str) -> str:
     name = text.upper().replace(" ", "_").replace("-", "_")
-    known = [state.value for state in State]
-    if name in known:
+    if name in STATES:
         return name
-    meant = get_close_matches(name, known, 1, _ALIKE)
-    *most, last = (each.lower() for each in known)
+    meant = get_close_matches(name, STATES, 1, _ALIKE)
+    *most, last = (each.lower() for each in STATES)
     hint = f"did you mean {meant[0].lower()}?" if meant else f"expected {', '.join(most)} or {last}"
     raise Mistyped("q", f"{text!r} is no state; {hint}")
 
@@ -221,7 +221,7 @@ def suggested(names: tuple[list[str], list[str]], tasks: list[ScheduledTask]) ->
     days = ("today", "tomorrow", "this week")
     return [
         *(f"due:{_quoted(day)}" for day in days),
-        *(f"state:{state.value.lower()}" for state in State),
+        *(f"state:{name.lower()}" for name in STATES),
         *(f"{kind}:{_quoted(name)}" for kind, some in of_kind for name in some),
     ]
 

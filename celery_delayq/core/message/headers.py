@@ -57,6 +57,9 @@ SERIALIZER_HEADER = "delayq_serializer"
 #: How often the task has put itself off.
 PUT_OFFS_HEADER = "delayq_put_offs"
 
+#: Why it was put back into the store, as no worker knew its task: see ``contrib/unknown``.
+UNKNOWN_HEADER = "delayq_unknown"
+
 #: The task that launches a scheduled canvas.
 LAUNCH = "celery_delayq.launch"
 
@@ -68,6 +71,7 @@ OWN_HEADERS = (
     HAND_OVER_HEADER,
     HOLD_HEADER,
     SERIALIZER_HEADER,
+    UNKNOWN_HEADER,
 )
 
 
@@ -84,6 +88,20 @@ def put_offs_in(headers: Any) -> int:
     count = headers.get(PUT_OFFS_HEADER)
     # Any program may have written it.
     return count if type(count) is int and count > 0 else 0
+
+
+def unknown_in(headers: Any) -> dict[str, Any]:
+    """Return what the header of a task that no worker knew says; empty without one.
+
+    ``why``: the reason; ``since``: when a worker met it first, ms; ``times``: how many did.
+    """
+    given = headers.get(UNKNOWN_HEADER)
+    types = {"why": str, "since": int, "times": int}
+    # Any program may have written it.
+    is_one = isinstance(given, dict) and all(
+        type(given.get(name)) is kind for name, kind in types.items()
+    )
+    return {name: given[name] for name in types} if is_one else {}
 
 
 #: A standard property of AMQP, the only one that names a message for good.

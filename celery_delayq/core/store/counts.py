@@ -51,6 +51,7 @@ class Counts:
     ``began_ms``: when the store was joined first; of several shards, the one that began last. It
     begins anew when its Redis is emptied. ``scanner_ms``: when the first of the live scanners
     joined it. Each is ``None`` if it is not known.
+    ``unknown``: entries that were delivered, and that no worker knew.
     """
 
     scheduled: int
@@ -70,6 +71,7 @@ class Counts:
     troubled_rules: int = 0
     began_ms: int | None = None
     scanner_ms: int | None = None
+    unknown: int = 0
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,7 @@ def counts_in(shard: Shard, *, living: bool = True) -> Counts:
         troubled_rules=found.troubled,
         began_ms=_known(found.began),
         scanner_ms=_known(found.since),
+        unknown=found.unknown,
     )
 
 
@@ -232,7 +235,7 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
     looks = [count.rule_look_ms for count in counts if count.rule_look_ms is not None]
     # Each scanner serves all shards, so it is older than this one, if than any.
     youngest = max(counts, key=lambda count: count.began_ms or 0)
-    sums = ("scheduled", "in_flight", "dead", "overdue", "paused", "refused", *_OF_RULES)
+    sums = ("scheduled", "in_flight", "dead", "overdue", "paused", "refused", "unknown", *_OF_RULES)
     return replace(
         counts[0],
         **{name: sum(getattr(count, name) for count in counts) for name in sums},

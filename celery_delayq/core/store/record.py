@@ -68,6 +68,7 @@ MOST_TAGS = 16
 MOST_ADDED = 5000  # bytes: as much room as the longest key and tags leave in the extras
 
 Tags = Union[list[str], tuple[str, ...], set[str], frozenset[str]]
+UNKNOWN_TAG = "delayq:unknown"  # of an entry that no worker knew; counts.lua counts them
 HELD = b"\xff"  # in no key: they are UTF-8
 UNTIL_FINISHED, WINDOW = "f", "w"
 

@@ -40,9 +40,14 @@ from ..store import (
     label_of,
 )
 from ..store.counts import falling_due
+from ..store.record import UNKNOWN_TAG
 from .scheduled_task import Named, ScheduledTask, of_one_task, target_of
 
 MOST = 100  # values of one filter: scripts compare each entry with all of them
+UNKNOWN = "UNKNOWN"  # no state of its own, but of SCHEDULED tasks that no worker knew
+_ALONE = f"{UNKNOWN} alone, without a tag or another state"
+#: The names of the states that a filter takes.
+STATES = (*(known.value for known in State), UNKNOWN)
 
 Text = TypeVar("Text", bound=str)
 Value = TypeVar("Value")
@@ -78,6 +83,8 @@ class Picks:
             InvalidDueTime: not a time.
         """
         check_limit(self.limit, "tasks")
+        if self._is_unknown:
+            return replace(self, state=None, tag=UNKNOWN_TAG).filter(zone)
         after, before = self.after_due, self.before_due
         return Filter(
             tags=_values("tag", self.tag, partial(checked_name, "tag")),
@@ -87,6 +94,20 @@ class Picks:
             after_ms=None if after is None else clock.at(after, zone).ms,
             before_ms=None if before is None else clock.at(before, zone).ms,
         )
+
+    @property
+    def _is_unknown(self) -> bool:
+        """Whether it takes the tasks that no worker knew, which have a tag.
+
+        Raises:
+            InvalidOption: it takes a tag, or a state, as well.
+        """
+        names = {_name_of(state) for state in _several(self.state)}
+        if UNKNOWN not in names:
+            return False
+        if self.tag is not None or len(names) > 1:
+            raise InvalidOption("state", self.state, _ALONE)
+        return True
 
 
 def check_limit(limit: int | None, things: str) -> None:
@@ -99,11 +120,15 @@ def _values(name: str, given: Any, checked: Callable[[Any], Text]) -> tuple[Text
     """Return the values of a filter, each once; none if it was not given."""
     if given is None:
         return ()
-    some = given if isinstance(given, (list, tuple, set, frozenset)) else [given]
+    some = _several(given)
     # A list without values would otherwise select everything.
     if not 0 < len(some) <= MOST:
         raise InvalidOption(name, given, f"one value, or a list of 1 to {MOST}")
     return tuple(sorted({checked(value) for value in some}))
+
+
+def _several(given: Any) -> Any:
+    return given if isinstance(given, (list, tuple, set, frozenset)) else [given]
 
 
 def _task_name(task: Any) -> str:
@@ -121,10 +146,14 @@ def _queue_name(queue: Any) -> str:
 
 def _state(state: Any) -> State:
     try:
-        return State(state.upper() if isinstance(state, str) else state)
+        return State(_name_of(state))
     except ValueError:
-        names = ", ".join(known.value for known in State)
-        raise InvalidOption("state", state, f"a State, or one of {names}") from None
+        expected = f"a State, or one of {', '.join(STATES)}"
+        raise InvalidOption("state", state, expected) from None
+
+
+def _name_of(state: Any) -> Any:
+    return state.upper() if isinstance(state, str) else state
 
 
 @of_one_task

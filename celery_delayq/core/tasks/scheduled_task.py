@@ -28,7 +28,7 @@ from .. import clock
 from ..clock import EPOCH, from_ms
 from ..errors import InvalidOption, NotATask
 from ..message.body import body_of, data_of, is_celery_s, shown
-from ..message.headers import LAUNCH, put_offs_in
+from ..message.headers import LAUNCH, put_offs_in, unknown_in
 from ..store import Entry, State, keys, lane_in_words
 from ..store.changes import REVISION_BYTES
 from ..store.record import SHOWN
@@ -49,7 +49,8 @@ class ScheduledTask:
         tags: Its tags.
         reason: Why it is dead, or why its message cannot be read.
         attempts: How often it was sent, or may have been.
-        error: The last error of a refused or dead task.
+        error: The last error of a refused or dead task; why no worker could run it, of one that
+            they put back.
         next_try: When a refused task is retried.
         dead_since: When it became dead.
         paused_by: The pauses that apply to it, whether it is due or not: ``everything``, ``queue
@@ -107,10 +108,11 @@ class ScheduledTask:
         """
         facts, state = entry.facts, entry.facts.state
         reason = facts.error if state is State.DEAD else ""
-        task, envelope, priority, put_offs = "", {}, 0, 0
+        task, envelope, priority, put_offs, unknown = "", {}, 0, 0, {}
         try:
             envelope = _envelope_of(entry.message)
             task, put_offs = envelope["headers"].get("task", ""), put_offs_in(envelope["headers"])
+            unknown = unknown_in(envelope["headers"])
             priority = envelope["properties"].get("priority", 0)
             _ = envelope["properties"]["delivery_info"]["routing_key"]  # all of kombu's have one
         except Exception as error:  # invalid JSON fails in many ways, also with RecursionError
@@ -126,7 +128,7 @@ class ScheduledTask:
             state=state,
             reason=reason,
             attempts=facts.attempts,
-            error=facts.error,
+            error=facts.error or unknown.get("why", ""),
             next_try=None if facts.next_try_ms is None else from_ms(facts.next_try_ms),
             dead_since=None if facts.since_ms is None else from_ms(facts.since_ms),
             changed=from_ms(entry.changed_us // 1000),

@@ -26,7 +26,7 @@ from ...core.clock import from_ms
 from ...core.services import HasServices
 from ...core.store import State
 from ...core.tasks import reading
-from ...core.tasks.reading import Picks
+from ...core.tasks.reading import STATES, Picks
 from ...core.tasks.selection import Selection
 from ...core.text import plain
 from .. import finding
@@ -227,7 +227,7 @@ _FORMS = (
     "8601 text, or Unix time in seconds."
 )
 _AGAIN = "This and the next three can be given more than once: any of the values is enough."
-_STATES = [known.value.lower() for known in State]
+_STATES = [name.lower() for name in STATES]
 
 
 Options = TypeVar("Options")

@@ -30,7 +30,7 @@ from ...core.clock import EPOCH, from_ms
 from ...core.services import Services
 from ...core.store import Counts, KeyHolder, Pause, State, lane_in_words
 from ...core.tasks import reading
-from ...core.tasks.reading import Picks, in_due_order
+from ...core.tasks.reading import UNKNOWN, Picks, in_due_order
 from ...core.tasks.scheduled_task import ScheduledTask, facts_of, line_of_json
 from ...core.tasks.selection import Selection
 from ...core.text import counted, lasting, plain
@@ -254,13 +254,14 @@ class _Listed:
             return None
         if self._by == {"overdue"}:
             return counts.overdue
-        totals = {
+        totals: dict[str, int] = {
             State.SCHEDULED: counts.scheduled,
             State.PAUSED: counts.paused,
             State.IN_FLIGHT: counts.in_flight,
             State.DEAD: counts.dead,
+            UNKNOWN: counts.unknown,
         }
-        return sum(totals[State(state)] for state in states)
+        return sum(totals[state] for state in states)
 
     def _count(self, picks: Picks) -> int:
         return Selection(self._delayq.services, picks).count()
