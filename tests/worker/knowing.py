@@ -1,17 +1,30 @@
-"""The same app as in :mod:`tasks`, with a task that the other one has not."""
+"""The same app as in :mod:`tasks`, with a task and a compression that the other one has not."""
 
 import json
+
+from kombu import compression
 
 from tests.worker.jobs import GATE, RUNS, evidence
 from tests.worker.tasks import app
 
-__all__ = ["app"]
+__all__ = ["TURNED", "app"]
+
+TURNED = "application/x-turned"
 
 
-@app.task(name="gone", bind=True)
+def turn(body):
+    return body[::-1]
+
+
+compression.register(turn, turn, TURNED)
+
+
+@app.task(name="gone", bind=True, max_retries=None)
 def gone(self, *args):
-    line = {"args": args, "retries": self.request.retries, "expires": self.request.expires}
+    line = {"args": args, "retries": self.request.retries}
     evidence().rpush(RUNS.format(self.request.id), json.dumps(line))
-    if args and args[0] == "waits":
+    if "waits" in args:
         evidence().blpop(GATE.format(self.request.id))
+    if "retries" in args and not self.request.retries:
+        raise self.retry(countdown=3600)
     return sum(each for each in args if isinstance(each, int))

@@ -1,13 +1,16 @@
 """Tasks of the store that a worker does not know, or cannot read: they go back, and none is lost."""
 
-import json
 from datetime import datetime, timedelta, timezone
+from uuid import uuid4
 
 import pytest
-from celery import Celery
+from celery import chord
+from celery.exceptions import NotRegistered
+from celery.result import AsyncResult
+from kombu import compression
 
-from celery_delayq import Outcome, State
-from celery_delayq.errors import KeyHeld
+from celery_delayq import State
+from celery_delayq.errors import AlreadyScheduled
 from tests.lab.faults.proxy import Proxy
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
@@ -15,75 +18,383 @@ from tests.worker.project import TASKS
 pytestmark = pytest.mark.libraries
 
 KNOWING = "tests.worker.knowing"
-UNKNOWN = "UNKNOWN"
+TURNED = "application/x-turned"  # its compression
+PLAIN = "tests.worker.plain"
+DISCARDED = r"Received unregistered task of type 'gone'"
+LONG = 4 * PATIENCE  # a busy machine needs half a minute to run rabbitmqctl
 
 
-def call(project, *args, **options):
-    """Schedule a call of a task that the project's own worker does not know; due at once."""
-    signature = project.app.signature("gone", args=args, app=project.app)
-    return project.delayq.schedule(signature, after=0, **options)
+@pytest.fixture
+def start(start_worker):
+    """Start a worker of a project."""
+
+    def start(project, module=TASKS, pool="solo", **more):
+        options = ("-P", pool, "-c", "2", *more.pop("options", ()))
+        return start_worker(module, *options, env={**project.env, "C_FORCE_ROOT": "1", **more})
+
+    return start
 
 
-def waits(project, result):
-    """The task, once a worker has put it back."""
-
-    def put_back():
-        task = project.delayq.get(result.id)
-        return task if task and "delayq:unknown" in task.tags else None
-
-    return eventually(put_back, PATIENCE, f"{result.id} back in the store")
-
-
-def times(task):
-    return task.headers["delayq_unknown"]["times"]
-
-
-def seconds_ahead(project, task):
-    seconds, micros = project.client.time()
-    return task.due.timestamp() - seconds - micros / 1_000_000
-
-
-def meet_again(project, result, count):
-    project.delayq.run_now(result.id)
-    eventually(lambda: (task := waits(project, result)) and times(task) == count)
-    return waits(project, result)
-
-
-@pytest.fixture(params=["prefork", "threads", "gevent"])
-def each_pool(request, make_project, start_worker, broker_conf):
+@pytest.fixture
+def project(make_project, start, broker_conf):
     project = make_project(**broker_conf)
-    project.worker = start_worker(TASKS, "-P", request.param, "-c", "2", env=project.env)
-    project.pool = request.param
+    project.worker = start(project)
     return project
 
 
 @pytest.fixture
-def project(make_project, start_worker, broker_conf):
-    project = make_project(**broker_conf)
-    project.worker = start_worker(TASKS, "-P", "prefork", "-c", "2", env=project.env)
+def capturing(make_project, start, broker_conf):
+    project = make_project(delayq_capture_eta=True, **broker_conf)
+    project.worker = start(project)
     return project
 
 
-def test_a_task_without_a_worker_that_knows_it_comes_again_and_runs_at_the_first_one_that_does(
-    each_pool, start_worker
-):
-    project = each_pool
+def gone(project, *args, **options):
+    return project.app.signature("gone", args=args, app=project.app, **options)
+
+
+def call(project, *args, task_id=None, **options):
+    """Schedule a call of a task that a worker does not know; due at once."""
+    signature = gone(project, *args).set(task_id=task_id or str(uuid4()))
+    return project.delayq.schedule(signature, **{"after": 0, **options})
+
+
+def put_back(project, result, count=1):
+    """The task, once workers have put it back so often."""
+    task_id = getattr(result, "id", result)
+
+    def look():
+        task = project.delayq.get(task_id)
+        times = task.headers.get("delayq_unknown", {}).get("times", 0) if task else 0
+        return task if times >= count else None
+
+    return eventually(look, PATIENCE, f"{task_id} back in the store {count} times")
+
+
+def unknown(project):
+    return project.delayq.select(state="unknown")
+
+
+def seconds_until(project, task):
+    seconds, micros = project.client.time()
+    return task.due.timestamp() - seconds - micros / 1_000_000
+
+
+def wait_empty(project):
+    """Its queue is empty, and so are its workers' hands."""
+    eventually(lambda: project.queued() == 0, LONG)
+
+
+def go_over_to(project, start, module=KNOWING, pool="solo"):
+    """End the project's worker, start one with another code, and let the tasks run at once."""
+    project.worker.stop()
+    project.worker = start(project, module, pool)
+    return unknown(project).run_now()
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
+def test_it_comes_again_until_a_worker_knows_it(make_project, broker_conf, start, pool):
+    project = make_project(task_acks_late=pool == "threads", **broker_conf)
+    project.worker = start(project, pool=pool)
     result = call(project, 40, 2)
 
-    task = waits(project, result)
+    task = put_back(project, result)
 
-    assert (task.state, task.task, task.args, task.queue) == (
-        State.SCHEDULED, "gone", (40, 2), project.queue,
+    assert (task.state, task.task, task.args) == (State.SCHEDULED, "gone", (40, 2))
+    assert (task.queue, task.error) == (
+        project.queue, f"{project.worker.name} has no task of this name",
     )  # fmt: skip
-    assert task.error == f"{project.worker.name} has no task of this name"
-    assert 50 < seconds_ahead(project, task) <= 60
-    assert [one.id for one in project.delayq.select(state="unknown")] == [result.id]
-    again = meet_again(project, result, 2)
-    assert 110 < seconds_ahead(project, again) <= 120
-    project.worker.stop()
-    start_worker(KNOWING, "-P", project.pool, "-c", "2", env=project.env)
-    assert project.delayq.select(state=UNKNOWN).run_now() == 1
+    assert 50 < seconds_until(project, task) <= 60
+    assert [one.id for one in unknown(project)] == [result.id]
+    assert project.delayq.run_now(result.id)
+    assert 110 < seconds_until(project, put_back(project, result, 2)) <= 120
+    assert go_over_to(project, start, pool=pool) == 1
     assert result.get(timeout=PATIENCE) == 42
     assert len(project.wait_runs(result)) == 1
     assert project.delayq.counts().unknown == 0
-    assert project.queued() == 0
+    wait_empty(project)
+
+
+def test_a_worker_without_this_package_discards_it_as_ours_does_with_celerys_own(
+    project, start, make_project, broker_conf
+):
+    celerys = project.app.send_task("gone")
+    ours = call(project)
+    put_back(project, ours)
+
+    with pytest.raises(NotRegistered):
+        celerys.get(timeout=PATIENCE)
+    assert project.delayq.get(celerys.id) is None
+    theirs = project.worker.wait_log(DISCARDED)
+    assert project.worker.stop() == 0
+    plain = start(project, PLAIN, DELAYQ_TEST_CONF=project.plain_env["DELAYQ_TEST_CONF"])
+    project.delayq.run_now(ours.id)
+    assert project.delayq.hand_over() >= 0
+    plain.wait_log(DISCARDED)
+    with pytest.raises(NotRegistered):
+        AsyncResult(ours.id, app=project.app).get(timeout=PATIENCE)
+    assert theirs
+
+
+@pytest.mark.parametrize("how", ["pickle", "compressed"])
+def test_what_a_worker_cannot_read_comes_again_as_it_was(project, start, how):
+    options = {"serializer": "pickle"}
+    project.app.conf.accept_content = ["json", "pickle"]
+    if how == "compressed":
+        compression.register(lambda body: body[::-1], lambda body: body[::-1], TURNED)
+        options = {"compression": TURNED}
+    signature = project.tasks["note"].s(1, 2).set(**options)
+    result = project.delayq.schedule(signature, after=0)
+
+    task = put_back(project, result)
+
+    assert task.error.startswith(f"{project.worker.name} cannot read its message: ")
+    assert (task.task, task.args) == ("note", (1, 2))
+    project.conf["accept_content"] = ["json", "pickle"]
+    assert go_over_to(project, start) == 1
+    [run] = project.wait_runs(result)
+    assert run["args"] == [1, 2]
+
+
+def test_without_a_time_for_it_a_worker_discards_it(make_project, broker_conf, start):
+    project = make_project(delayq_unknown_for=None, **broker_conf)
+    worker = start(project)
+
+    result = call(project)
+
+    worker.wait_log(DISCARDED)
+    with pytest.raises(NotRegistered):
+        result.get(timeout=PATIENCE)
+    assert project.delayq.get(result.id) is None
+
+
+def test_after_that_time_it_is_dead_and_a_retry_begins_anew(make_project, broker_conf, start):
+    project = make_project(delayq_unknown_for=1, **broker_conf)
+    project.worker = start(project)
+    result = call(project, 1, key="dies", unique_until="finished")
+    put_back(project, result)
+
+    def dead():
+        task = project.delayq.get(result.id)
+        if task and task.state is State.SCHEDULED:
+            project.delayq.run_now(result.id)
+        return task if task and task.state is State.DEAD else None
+
+    task = eventually(dead)
+
+    assert task.reason == f"{project.worker.name} has no task of this name"
+    assert (task.args, task.tags, list(unknown(project))) == ((1,), (), [])
+    eventually(lambda: project.delayq.holder(key="dies") is None)
+    assert project.delayq.retry(result.id)
+    assert put_back(project, result).error
+    assert go_over_to(project, start) == 1
+    assert result.get(timeout=PATIENCE) == 1
+
+
+def test_one_that_has_expired_meanwhile_ends_as_an_expired_task(project):
+    result = call(project, key="expires", unique_until="finished")
+    put_back(project, result)
+    project.delayq.edit(result.id, expires=datetime.now(timezone.utc))
+
+    project.delayq.run_now(result.id)
+
+    eventually(lambda: result.state == "REVOKED")
+    eventually(lambda: project.delayq.holder(key="expires") is None)
+    assert project.delayq.get(result.id) is None
+    wait_empty(project)
+
+
+def test_its_key_stays_held_until_it_has_run(project, start):
+    result = call(project, "waits", key="held", unique_until="finished")
+    put_back(project, result)
+
+    with pytest.raises(AlreadyScheduled):
+        call(project, key="held", unique_until="finished")
+    assert project.delayq.get(key="held").id == result.id
+    go_over_to(project, start, pool="threads")
+    project.wait_runs(result)
+    assert project.delayq.holder(key="held").id == result.id
+    project.let_go(result)
+    eventually(lambda: project.delayq.holder(key="held") is None)
+
+
+def test_a_delivered_retry_stays_the_same_retry(capturing, start):
+    project = capturing
+    project.worker.stop()
+    project.worker = start(project, KNOWING)
+    result = call(project, "retries")
+    eventually(lambda: (task := project.delayq.get(result.id)) and task.headers["retries"] == 1)
+    project.worker.stop()
+    project.worker = start(project)
+    project.delayq.run_now(result.id)
+
+    assert put_back(project, result).headers["retries"] == 1
+
+    go_over_to(project, start)
+    assert [run["retries"] for run in project.wait_runs(result, 2)] == [0, 1]
+
+
+def test_a_chord_goes_on_when_its_parts_have_come_again(capturing, start):
+    project = capturing
+    header = [gone(project, number).set(countdown=3600) for number in (40, 2)]
+    result = chord(header, app=project.app)(project.tasks["total"].s())
+    assert project.delayq.select(all=True).run_now() == 2
+    for part in result.parent.results:
+        put_back(project, part)
+
+    assert go_over_to(project, start) == 2
+
+    assert result.get(timeout=PATIENCE) == 42
+
+
+def test_the_run_of_a_rule_comes_again(project, start):
+    rule = project.delayq.every("unknown", gone(project, 1), timedelta(seconds=1))
+    eventually(lambda: unknown(project).count() >= 2)
+    rule.remove()
+    ids = [task.id for task in unknown(project)]
+
+    go_over_to(project, start)
+
+    assert [len(project.wait_runs(one)) for one in ids] == [1] * len(ids)
+
+
+def test_a_released_one_waits_for_its_eta(project):
+    result = call(project, after=3600)
+    assert project.delayq.select(all=True).release() == 1
+
+    task = put_back(project, result)
+
+    assert 3500 < seconds_until(project, task) <= 3600
+
+
+# The worker or the store ends in between.
+
+
+@pytest.fixture
+def apart(make_project, server, broker):
+    """A project whose broker is not its store, and whose way to the store can be cut."""
+    with Proxy(server.port) as proxy:
+        url = f"redis://127.0.0.1:{proxy.port}/0"
+        project = make_project(broker_url=broker.url, delayq_url=server.url(), delayq_timeout=1)
+        project.worker_url = {**project.conf, "delayq_url": url}
+        yield project, proxy
+
+
+def start_apart(project, start, proxied=True, **more):
+    """Start a worker that has no scanner, so that the test alone delivers."""
+    conf, project.conf = project.conf, project.worker_url if proxied else project.conf
+    try:
+        return start(project, options=("--no-delayq",), **more)
+    finally:
+        project.conf = conf
+
+
+def test_a_worker_that_is_killed_before_the_store_has_it_loses_nothing(apart, start, broker):
+    project, proxy = apart
+    worker = start_apart(project, start)
+    proxy.refuse()
+    result = call(project)
+    project.delayq.hand_over()
+    worker.wait_log("left to the broker, until the store takes them")
+    eventually(lambda: broker.unacked(project.queue) == 1, LONG)
+
+    worker.kill()
+    proxy.accept()
+    broker.end_visibility()
+    start_apart(project, start)
+
+    assert put_back(project, result).headers["delayq_unknown"]["times"] == 1
+    eventually(lambda: broker.unacked(project.queue) == 0, LONG)
+
+
+@pytest.mark.parametrize("since", ["waits", "cancelled"])
+def test_one_that_is_killed_before_the_acknowledgement_does_not_put_it_back_twice(
+    apart, start, broker, since
+):
+    project, proxy = apart
+    worker = start_apart(project, start)
+    warm = call(project)
+    project.delayq.hand_over()
+    put_back(project, warm)
+    result = call(project)
+    proxy.lose(result.id.encode(), 1)
+    project.delayq.hand_over()
+    put_back(project, result)
+    worker.kill()
+    proxy.lose(b"", 0)
+    if since == "cancelled":
+        assert project.delayq.cancel(result.id)
+    broker.end_visibility()
+
+    other = start_apart(project, start)
+
+    other.wait_log(rf"task {result.id} \(gone\): dropped, as it went back")
+    eventually(lambda: broker.unacked(project.queue) == 0, LONG)
+    assert [task.id for task in unknown(project)] == [warm.id] + [result.id] * (since == "waits")
+    wait_empty(project)
+
+
+def test_without_a_store_other_tasks_run_and_no_message_is_lost(apart, start, broker):
+    project, proxy = apart
+    worker = start_apart(project, start)
+    results = [call(project) for _ in range(20)]
+    proxy.refuse()
+    project.delayq.hand_over()
+    worker.wait_log("left to the broker, until the store takes them")
+
+    others = [project.app.send_task("note") for _ in range(3)]
+
+    assert [len(project.wait_runs(one)) for one in others] == [1] * 3
+    eventually(lambda: broker.unacked(project.queue) == 20, LONG)
+    proxy.accept()
+    for result in results:
+        put_back(project, result)
+    eventually(lambda: broker.unacked(project.queue) == 0, LONG)
+    assert unknown(project).count() == 20
+
+
+def test_a_full_store_leaves_it_to_the_broker(make_project, start, start_redis, broker):
+    redis = start_redis("--maxmemory-policy", "noeviction")
+    project = make_project(broker_url=broker.url, delayq_url=redis.url())
+    worker = start(project, options=("--no-delayq",))
+    result = call(project)
+    worker.pause()
+    project.delayq.hand_over()
+    redis.client().config_set("maxmemory", 1)
+    worker.resume()
+    worker.wait_log("left to the broker, until the store takes them")
+
+    redis.client().config_set("maxmemory", 0)
+
+    put_back(project, result)
+    eventually(lambda: broker.unacked(project.queue) == 0, LONG)
+
+
+def test_while_another_task_has_its_id_it_stays_with_the_broker(apart, start, broker):
+    project, _ = apart
+    task_id = str(uuid4())
+    call(project, "first", task_id=task_id)
+    project.delayq.hand_over()
+    call(project, "second", task_id=task_id, after=3600)
+    worker = start_apart(project, start)
+    worker.wait_log(f"task {task_id}.*; left to its broker")
+    assert project.delayq.get(task_id).args == ("second",)
+
+    assert project.delayq.cancel(task_id)
+
+    assert put_back(project, task_id).args == ("first",)
+    eventually(lambda: broker.unacked(project.queue) == 0, LONG)
+
+
+def test_the_same_call_under_its_id_is_enough(apart, start, broker):
+    project, _ = apart
+    task_id = str(uuid4())
+    call(project, 1, task_id=task_id)
+    project.delayq.hand_over()
+    call(project, 1, task_id=task_id, after=3600)
+
+    worker = start_apart(project, start)
+
+    worker.wait_log(f"task {task_id}.*: dropped, as the same call waits")
+    eventually(lambda: broker.unacked(project.queue) == 0, LONG)
+    assert 3500 < seconds_until(project, project.delayq.get(task_id)) <= 3600

@@ -51,7 +51,7 @@ CHECK = Check[Sight](
     ),
     alerts=(
         Alert(
-            "DelayqUnknown", f"{most('unknown_tasks')} > 0",
+            "DelayqUnknownTasks", f"{most('unknown_tasks')} > 0",
             "{{ $value }} tasks are unknown to the workers that got them; they are kept.",
             "`celery -A APP delayq list --state unknown` shows them. Start a worker that has the "
             "task, or edit them; `delayq cancel --state unknown --task NAME` drops them.",
