@@ -200,7 +200,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "unknown_for",
-        604_800.0,
+        604_800,
         "seconds",
         "a number of seconds from 1 to 31536000, or None",
         "How long a task that no worker knows goes back into the store, until it is dead; `None`: "

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ from ..core.errors import (
     InvalidOption,
     MessageTooLarge,
     NotATask,
+    StoreError,
     StoreUnavailable,
     UnreadableRecord,
 )
@@ -46,12 +48,13 @@ from ..core.message.headers import EXPIRES_HEADER, LAUNCH, warn_of_expiry
 from ..core.message.outgoing import OutgoingMessage, dumps, header_of, list_key, record_of
 from ..core.services import HasServices, Services
 from ..core.store import Entry, Outcome, checked_name
-from ..core.store.changes import Rewrite
+from ..core.store.changes import Move, Rewrite
 from ..core.store.keys import shard_of
 from ..core.store.record import (
     LAST_MS,
     MOST_TAGS,
     NO_FLAGS,
+    UNKNOWN_TAG,
     Extras,
     NewRecord,
     Record,
@@ -618,6 +621,13 @@ def edit(
     return outcome
 
 
+def hurry(services: Services, entry: Entry, changes: Edit) -> None:
+    """Make an edited task due, if it waits for workers to try again; a pause still holds it."""
+    if UNKNOWN_TAG in entry.extras.tags and changes.has_message:
+        with suppress(StoreError):  # it is edited, and comes again within the hour
+            services.entries.change(target_of(entry.task_id), Move(only="earlier"))
+
+
 def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None) -> Outcome:
     until = clock.monotonic() + services.settings.timeout
     while True:
@@ -635,6 +645,7 @@ def _edit(services: Services, who: bytes, changes: Edit, if_revision: int | None
         outcome, _ = services.entries.change(who, what)
         if entry is not None and made and outcome in (Outcome.DONE, Outcome.UNCERTAIN):
             services.hooks.edited(entry.task_id)
+            hurry(services, entry, changes)
             warn_of_expiry([(entry.task_id, entry.due_ms, made.expires)])
         if outcome is not Outcome.UNCHANGED or if_revision is not None:
             return outcome

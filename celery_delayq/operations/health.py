@@ -228,13 +228,15 @@ def health(
     - too many tasks are refused;
     - too many tasks are dead;
     - the next run of a recurring rule cannot be made, or was not written in time;
+    - workers did not know a task, or could not read it;
     - a task has been due and paused for too long, or resumed tasks are delivered so slowly that the
       last one waits too long;
     - the store's Redis is full or nearly full, or deletes waiting tasks when it is full;
     - the store cannot be read.
 
     A paused task is not overdue; :meth:`pauses` has the pauses that are no problem yet. The check
-    makes four calls to the store, five if there are rules, and none to the broker.
+    makes four calls to the store, five if there are rules, and some more if workers did not know
+    tasks, to read their names. It makes none to the broker.
 
     Args:
         max_overdue: How many seconds a task may be overdue, or resumed tasks may take to be

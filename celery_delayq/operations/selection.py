@@ -44,7 +44,7 @@ from ..core.tasks.selection import (
     telling_so_far,
 )
 from ..core.threads import awaited
-from .edits import CANVAS, KEPT, Draft, Edit, Edited, edited
+from .edits import CANVAS, KEPT, Draft, Edit, Edited, edited, hurry
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -417,6 +417,7 @@ class _EditMany(_Rewriting[_EditTally]):
     def done(self, met: Match, seen: Record, tally: _EditTally) -> None:  # noqa: ARG002
         self._services.hooks.edited(met.task_id)
         entry, made = self._made[met.member]
+        hurry(self._services, entry, self._changes)
         tally.edited(entry.task_id, made)
         self._edited.append((entry.task_id, entry.due_ms, made.expires))
 

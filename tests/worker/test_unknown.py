@@ -1,4 +1,4 @@
-"""Tasks of the store that a worker does not know, or cannot read: they go back, and none is lost."""
+"""Tasks of the store that a worker does not know, or cannot read, go back; none is lost."""
 
 from datetime import datetime, timedelta, timezone
 from uuid import uuid4
@@ -245,6 +245,25 @@ def test_a_chord_goes_on_when_its_parts_have_come_again(capturing, start):
     assert go_over_to(project, start) == 2
 
     assert result.get(timeout=PATIENCE) == 42
+
+
+@pytest.mark.parametrize("of", ["one", "many"])
+def test_one_that_is_edited_goes_at_once_unless_it_is_paused(project, of):
+    result = call(project, 1)
+    task = put_back(project, result)
+    project.delayq.pause(task="note")
+    edits = {"task": "note", "args": (2,)}
+
+    if of == "one":
+        assert project.delayq.edit(result.id, **edits)
+    else:
+        assert unknown(project).edit(**edits) == 1
+
+    assert project.delayq.get(result.id).due < task.due
+    assert project.runs(result) == []
+    project.delayq.resume(task="note")
+    [run] = project.wait_runs(result)
+    assert run["args"] == [2]
 
 
 def test_the_run_of_a_rule_comes_again(project, start):
