@@ -70,6 +70,12 @@ ROWS = {
         [None, 0.1, 1_000_000],
         [0.09, 1_000_001],
     ),
+    "unknown_for": Row(
+        604_800,
+        "a number of seconds from 1 to 31536000, or None",
+        [None, 1, 60.5, 31_536_000],
+        [0.999, 31_536_001],
+    ),
     "adopt_after": Row(
         None,
         "a number of seconds from 1 to 31536000, or None",

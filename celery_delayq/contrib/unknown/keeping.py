@@ -19,19 +19,17 @@ from datetime import timezone
 from typing import Any
 
 from celery.app.task import Context
-from kombu.compression import decompress
-from kombu.transport import virtual
-from kombu.utils.json import loads
 
 from ...core import clock
 from ...core.clock import When, after, at
 from ...core.errors import AlreadyScheduled, AlreadyTaken, DelayQError, StoreError
+from ...core.message.body import has_body
 from ...core.message.headers import HOLD_HEADER, UNKNOWN_HEADER, Hold, identity_of
 from ...core.scheduling.intercept import ONCE, Interceptor, Request
 from ...core.scheduling.options import PLAIN
 from ...core.scheduling.writing import Ready, write
 from ...core.services import Services, mark_revoked
-from ...core.store import Entry, NewEntry, Outcome, Receipt
+from ...core.store import NewEntry, Outcome, Receipt
 from ...core.store.entries import DEAD, OldEntry, restore
 from ...core.store.keys import shard_of
 from ...core.store.record import UNKNOWN_TAG, Extras
@@ -314,20 +312,4 @@ class Keeper:
     def _is_there(self, kept: Kept) -> bool:
         """Whether the entry that has its id is the same call."""
         entry = self._services.entries.find(kept.task_id)
-        return entry is not None and _body_of(entry) == _bytes(kept.message.body)
-
-
-def _body_of(entry: Entry) -> bytes | None:
-    try:
-        envelope = loads(entry.message)
-        body = envelope["body"]
-        if encoding := envelope["properties"].get("body_encoding"):
-            body = virtual.Channel.codecs[encoding].decode(body)
-        compression = envelope["headers"].get("compression")
-        return _bytes(decompress(body, compression) if compression else body)
-    except Exception:  # of another program, or compressed by a method that is not installed
-        return None
-
-
-def _bytes(body: Any) -> bytes:
-    return body.encode() if isinstance(body, str) else bytes(body)
+        return entry is not None and has_body(entry.message, kept.message.body)

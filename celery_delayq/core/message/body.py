@@ -33,6 +33,20 @@ _TELLING = 20  # characters in common that show that two texts are not alike by 
 _ALIKE = str.maketrans("[]", "()")
 
 
+def has_body(message: bytes, body: str | bytes) -> bool:
+    """Whether a waiting message has a body, as workers get it: not encoded, but serialised."""
+    with suppress(Exception):  # another program's message; or its compression is not installed
+        envelope = loads(message)
+        raw = envelope["body"]
+        if encoding := envelope["properties"].get("body_encoding"):
+            raw = virtual.Channel.codecs[encoding].decode(raw)
+        if compression := envelope["headers"].get("compression"):
+            raw = decompress(raw, compression)
+        texts = [text.encode() if isinstance(text, str) else bytes(text) for text in (raw, body)]
+        return texts[0] == texts[1]
+    return False
+
+
 def body_of(envelope: dict[str, Any], accept: Any) -> Any:
     """Return the decoded body of a message; ``None`` if it may not or cannot be decoded."""
     try:

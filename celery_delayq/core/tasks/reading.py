@@ -83,7 +83,7 @@ class Picks:
             InvalidDueTime: not a time.
         """
         check_limit(self.limit, "tasks")
-        if self._is_unknown:
+        if self.state is not None and self._is_unknown:
             return replace(self, state=None, tag=UNKNOWN_TAG).filter(zone)
         after, before = self.after_due, self.before_due
         return Filter(
@@ -102,10 +102,11 @@ class Picks:
         Raises:
             InvalidOption: it takes a tag, or a state, as well.
         """
-        names = {_name_of(state) for state in _several(self.state)}
+        several = isinstance(self.state, (list, tuple, set, frozenset))
+        names = [_name_of(state) for state in (self.state if several else [self.state])]
         if UNKNOWN not in names:
             return False
-        if self.tag is not None or len(names) > 1:
+        if self.tag is not None or names != [UNKNOWN]:
             raise InvalidOption("state", self.state, _ALONE)
         return True
 
@@ -120,15 +121,11 @@ def _values(name: str, given: Any, checked: Callable[[Any], Text]) -> tuple[Text
     """Return the values of a filter, each once; none if it was not given."""
     if given is None:
         return ()
-    some = _several(given)
+    some = given if isinstance(given, (list, tuple, set, frozenset)) else [given]
     # A list without values would otherwise select everything.
     if not 0 < len(some) <= MOST:
         raise InvalidOption(name, given, f"one value, or a list of 1 to {MOST}")
     return tuple(sorted({checked(value) for value in some}))
-
-
-def _several(given: Any) -> Any:
-    return given if isinstance(given, (list, tuple, set, frozenset)) else [given]
 
 
 def _task_name(task: Any) -> str:

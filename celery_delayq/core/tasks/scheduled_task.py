@@ -28,7 +28,7 @@ from .. import clock
 from ..clock import EPOCH, from_ms
 from ..errors import InvalidOption, NotATask
 from ..message.body import body_of, data_of, is_celery_s, shown
-from ..message.headers import LAUNCH, put_offs_in, unknown_in
+from ..message.headers import LAUNCH, UNKNOWN_HEADER, put_offs_in, unknown_in
 from ..store import Entry, State, keys, lane_in_words
 from ..store.changes import REVISION_BYTES
 from ..store.record import SHOWN
@@ -112,7 +112,8 @@ class ScheduledTask:
         try:
             envelope = _envelope_of(entry.message)
             task, put_offs = envelope["headers"].get("task", ""), put_offs_in(envelope["headers"])
-            unknown = unknown_in(envelope["headers"])
+            if UNKNOWN_HEADER in envelope["headers"]:
+                unknown = unknown_in(envelope["headers"])
             priority = envelope["properties"].get("priority", 0)
             _ = envelope["properties"]["delivery_info"]["routing_key"]  # all of kombu's have one
         except Exception as error:  # invalid JSON fails in many ways, also with RecursionError
