@@ -90,11 +90,12 @@ def test_a_scrape_counts_tasks_in_flight_refused_paused_and_dead(app, delayq, co
     at(delayq, "parked", "paused", queue="mail")
     for place in ("dead", "refused", "leased"):
         at(delayq, place, place)
+    app.send_task("t", delayq_after=3600, delayq_tags=["delayq:unknown"])
 
     found = scrape()
 
-    names = ("in_flight_tasks", "refused_tasks", "paused_tasks", "dead_tasks")
-    assert [found[name] for name in names] == [1, 1, 1, 1]
+    names = ("in_flight_tasks", "refused_tasks", "paused_tasks", "dead_tasks", "unknown_tasks")
+    assert [found[name] for name in names] == [1, 1, 1, 1, 1]
 
 
 def test_a_scrape_counts_the_scanners_that_are_alive(delayq, collector, scrape):

@@ -36,6 +36,7 @@ def test_tasks_are_listed_in_due_order(browser, scheduled):
         ({"key": "k"}, "a"),
         ({"state": "PAUSED"}, ""),
         ({"state": "SCHEDULED"}, "abc"),
+        ({"state": "UNKNOWN"}, "c"),
         ({"after": "2100-01-01T00:01"}, "bc"),
         ({"before": "2100-01-01T00:01Z"}, "a"),
         ({"after": "2100-01-01T01:01", "zone": "Europe/Berlin"}, "bc"),
@@ -47,7 +48,7 @@ def test_tasks_are_listed_in_due_order(browser, scheduled):
 def test_a_filter_shows_the_tasks_that_match(browser, scheduled, query, shown):
     scheduled("the-task-a", at=FAR, key="k")
     scheduled("the-task-b", at=FAR + 60, queue="mail")
-    scheduled("the-task-c", at=FAR + 120, tags=["blue"])
+    scheduled("the-task-c", at=FAR + 120, tags=["blue", "delayq:unknown"])
     page = browser.get("/tasks", **query)
     assert page.ids == [f"the-task-{one}" for one in shown]
     assert ("No such task is scheduled." in page.text) is not bool(shown)
@@ -171,6 +172,7 @@ def test_a_step_says_how_far_it_looked_and_can_be_stopped(browser):
         ('tag:"a b" tag:c task:t', {"task": "t", "tag": ["a b", "c"]}),
         ("state:dead", {"state": "DEAD"}),
         ("state:in-flight", {"state": "IN_FLIGHT"}),
+        ("state:unknown", {"state": "UNKNOWN"}),
         ("after:tomorrow 9:00", {"after": "tomorrow 9:00"}),
         ("before:+2h queue:mail", {"before": "+2h", "queue": "mail"}),
         ("due:tomorrow", {"due": "tomorrow"}),
@@ -205,7 +207,7 @@ def test_the_search_knows_what_a_text_means(browser, typed, filters):
         ('tag:"a b', "the quotes before a are not closed"),
         ("quue:mail", "the search has no quue:; did you mean queue:mail?"),
         ("state:dad", "'dad' is no state; did you mean dead?"),
-        ("state:x", "'x' is no state; expected scheduled, paused, in_flight or dead"),
+        ("state:x", "'x' is no state; expected scheduled, paused, in_flight, dead or unknown"),
         ("due:tomorow", "'tomorow' is not a time; did you mean tomorrow?"),
         ("due:3/4/2099", "'3/4/2099' can mean two times; "),
         ("due:now..-1h", "'now..-1h' ends before it begins; "),

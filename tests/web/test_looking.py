@@ -68,6 +68,14 @@ def test_the_alarm_of_dead_tasks_says_which_died_last_and_why(app, browser, die,
     assert "wrong kind of value" not in browser.get("/").text
 
 
+def test_the_overview_leads_to_tasks_that_no_worker_knew(browser, scheduled):
+    assert "Look at these" not in browser.get("/").text
+    scheduled("unknown", tags=["delayq:unknown"])
+    page = browser.get("/")
+    assert "Workers did not know 1 task" in page.text
+    assert '<a class="button" href="/tasks?state=UNKNOWN">Look at these</a>' in page.html
+
+
 # A task.
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...core.clock import from_ms
 from ...core.message.headers import unknown_in
-from ...core.servers.risks import OK, WARNING, Line
+from ...core.servers.risks import WARNING, Line
 from ...core.tasks.reading import UNKNOWN
 from ...core.tasks.selection import select
 from ...core.text import counted, plain
@@ -25,10 +25,9 @@ _FOUND = Line(
 
 
 def _look(sight: Sight) -> Iterator[Line]:
-    """Tell how many there are, and the names of the first :data:`LOOKED_AT`."""
+    """Tell how many there are, if any, and the names of the first :data:`LOOKED_AT`."""
     count = sight.counts.unknown
     if not count:
-        yield Line("unknown", OK, "workers knew all tasks that were delivered")
         return
     names, since_ms = Counter[str](), sight.counts.now_ms
     for task in select(sight.services.app.delayq, state=UNKNOWN, limit=LOOKED_AT):

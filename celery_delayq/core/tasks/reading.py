@@ -102,8 +102,9 @@ class Picks:
         Raises:
             InvalidOption: it takes a tag, or a state, as well.
         """
-        several = isinstance(self.state, (list, tuple, set, frozenset))
-        names = [_name_of(state) for state in (self.state if several else [self.state])]
+        given: Any = self.state
+        some = given if isinstance(given, (list, tuple, set, frozenset)) else [given]
+        names = [_name_of(state) for state in some]
         if UNKNOWN not in names:
             return False
         if self.tag is not None or names != [UNKNOWN]:
