@@ -77,6 +77,7 @@ _CARE = dict.fromkeys(("check", "doctor", "dump", "load", "reshard", "upgrade"),
 _CARE_METHODS = {"check": "check", "repair": "check", "dump": "dump", "load": "load"}
 _HISTORY = {"history": "command"}
 _PREFLIGHT = {"preflight": "preflight"}
+_RECONCILE_METHODS = {"reconcile": "reconciling", "areconcile": "reconciling"}
 _RULES = {"rules": "command"}
 _RULES_METHODS = {"every": "every", "rule": "face", "rules": "face"}
 _RULES_AT = (SCAN, CONFIGURED, CHECKS, ADVANCED)
@@ -96,6 +97,7 @@ LEAVES = {
     "metrics": Leaf("metrics", at=(SCAN,), worker_step=":MetricsStep"),
     "preflight": Leaf("preflight", (COMMAND_LINE,), {"preflight": "command"}, methods=_PREFLIGHT),
     "putoff": Leaf("putoff", (SET_UP, CONFIGURED, WORKER), consumer_step=":NotingStep"),
+    "reconcile": Leaf("reconcile", at=(CHECKS,), methods=_RECONCILE_METHODS),
     "rules": Leaf("rules", _RULES_AT, _RULES, ".step:RulesStep", methods=_RULES_METHODS),
     "sentinel": Leaf("sentinel"),
     "testing": Leaf("testing"),

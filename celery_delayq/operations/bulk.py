@@ -446,17 +446,43 @@ def schedule_many(
     return _Writer(services, signature, progress).load(items, times)
 
 
+def schedule_missing(
+    services: Services, signature: Signature, items: Iterable[tuple[Any, ...]]
+) -> Bulk:
+    """Schedule items with keys, as far as neither a task nor a tombstone is under these.
+
+    Args:
+        services: The app's.
+        signature: As for :func:`schedule_many`, without a task id.
+        items: Of these, each with its own time.
+
+    Returns:
+        As :func:`schedule_many`; ``existed`` also has items whose key's task has left, without an
+        id.
+
+    Raises:
+        kombu.exceptions.OperationalError: as :func:`schedule_many`.
+    """
+    return _Writer(services, signature, None, unless_left=True).load(items, repeat(None))
+
+
 class _Writer:
     """Takes items one by one and stores them slice by slice."""
 
     def __init__(
-        self, services: Services, signature: Signature, progress: Callable[[Bulk], object] | None
+        self,
+        services: Services,
+        signature: Signature,
+        progress: Callable[[Bulk], object] | None,
+        *,
+        unless_left: bool = False,
     ) -> None:
         self.bulk = Bulk()
         self._services = services
         self._signature = signature
         self._task = _task_of(signature)
         self._progress = progress
+        self._unless_left = unless_left
         self._preparation: _Preparation | None = None
         self._slice: list[_ItemOutcome] = []
         self._bytes = 0
@@ -541,7 +567,13 @@ class _Writer:
         # A caller knows the ids that its items bring.
         had = self._forget([entry.task_id for entry in new if entry.task_id in self._own_ids])
         try:
-            answers = write(self._services, new, self._policy, given_out=self._has_own_ids)
+            answers = write(
+                self._services,
+                new,
+                self._policy,
+                given_out=self._has_own_ids,
+                unless_left=self._unless_left,
+            )
         except StoreError as error:
             # Of several shards, one may have taken its part.
             if had and self._services.settings.shards == 1 and not error.may_have_run:

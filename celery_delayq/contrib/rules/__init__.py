@@ -10,7 +10,9 @@ with the last one, so it becomes one entry at most.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from celery.app.task import Task
@@ -71,6 +73,19 @@ def is_run(task_id: str, tags: Sequence[str]) -> bool:
     from .. import rule_store
 
     return rule_store.is_run(task_id) and any(tag.startswith(rule_store.tag_of("")) for tag in tags)
+
+
+def periods_of(services: Any, task: str) -> Iterator[tuple[str, timedelta]]:
+    """Yield the name of each rule that runs a task, and the time between its next two slots."""
+    try:
+        from .face import all_rules
+        from .plan import plan_of
+    except ModuleNotFoundError:  # without cronsim a process reads no schedules
+        return
+    for rule in all_rules(services)[0]:
+        if rule.task == task:
+            first, second = islice(plan_of(rule._stored).timing.after(rule._stored.now), 2)
+            yield rule.name, second - first
 
 
 def checks() -> tuple[Check[Sight]]:

@@ -115,6 +115,7 @@ def write(
     *,
     supersede: bool = False,
     given_out: bool = True,
+    unless_left: bool = False,
 ) -> list[Receipt | DelayQError]:
     """Schedule entries in one step, repeated as *policy* says while Redis cannot be reached.
 
@@ -129,6 +130,7 @@ def write(
         supersede: See :class:`Addition`.
         given_out: Whether a caller may know their ids already. Then an entry that is not written,
             as another one is kept, also becomes ``REVOKED``.
+        unless_left: See :class:`Addition`.
 
     Returns:
         As :meth:`Entries.schedule`.
@@ -142,6 +144,7 @@ def write(
         supersede=supersede,
         revokes=("all" if given_out else "replaced") if owes else "none",
         tells=can_replace and bool(services.hooks.hears_messages()),
+        unless_left=unless_left,
         until=clock.monotonic() + settings.timeout,
         pauses=_pauses(policy),
     )

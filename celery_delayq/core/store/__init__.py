@@ -27,7 +27,7 @@ from .keys import (
     target_of_member,
 )
 from .listing import Listing
-from .lookup import Departure, HistoryEntry, KeyHolder, What
+from .lookup import Departure, HistoryEntry, Keyed, KeyHolder, What
 from .membership import Membership, emptied
 from .record import Entry, State, label_of, lane_for
 from .scripts import Scripts
@@ -53,6 +53,7 @@ __all__ = [
     "Filter",
     "HistoryEntry",
     "KeyHolder",
+    "Keyed",
     "Keys",
     "Listing",
     "LiveScanner",

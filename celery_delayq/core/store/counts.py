@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from math import inf
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ class Counts:
     begins anew when its Redis is emptied. ``scanner_ms``: when the first of the live scanners
     joined it. Each is ``None`` if it is not known.
     ``unknown``: entries that were delivered, and that no worker knew.
+    ``reconciled``: of tags, what the last reconcile of each noted.
     """
 
     scheduled: int
@@ -72,6 +74,7 @@ class Counts:
     began_ms: int | None = None
     scanner_ms: int | None = None
     unknown: int = 0
+    reconciled: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -195,6 +198,10 @@ def counts_in(shard: Shard, *, living: bool = True) -> Counts:
         began_ms=_known(found.began),
         scanner_ms=_known(found.since),
         unknown=found.unknown,
+        reconciled=tuple(
+            (row.tag.decode(errors="replace"), row.line.decode(errors="replace"))
+            for row in found.reconciled
+        ),
     )
 
 
@@ -248,6 +255,7 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
         is_exact=all(count.is_exact for count in counts),
         began_ms=youngest.began_ms,
         scanner_ms=youngest.scanner_ms,
+        reconciled=tuple(chain.from_iterable(count.reconciled for count in counts)),
     )
 
 

@@ -50,7 +50,7 @@ from .changes import AnyChange
 from .counts import Counts, LiveScanner, Pause, QueueCount
 from .keys import Target, named, shard_of
 from .listing import Listing
-from .lookup import LETTERS, Departure, HistoryEntry, Kept, KeyHolder, What, added_up
+from .lookup import LETTERS, Departure, HistoryEntry, Kept, Keyed, KeyHolder, What, added_up
 from .membership import Membership, Registration
 from .record import Entry, NewRecord, State
 from .schedule import PLAIN, Addition, schedule
@@ -450,6 +450,23 @@ class Entries:
     def departure(self, who: Target) -> Departure | None:
         """Return how and when an entry left; see :func:`lookup.departure`."""
         return lookup.departure(to_ask(self.shards, who), who)
+
+    @_over_its_shards
+    def keyed(self, keys: Sequence[str]) -> list[Keyed]:
+        """Return what has each of some unique keys; see :func:`lookup.keyed`."""
+        shards, places = self.shards, defaultdict[int, list[int]](list)
+        for place, key in enumerate(keys):
+            places[shard_of(key, len(shards))].append(place)
+        found = dict[int, Keyed]()
+        for number, some in places.items():
+            answers = lookup.keyed(shards[number], [keys[place] for place in some])
+            found.update(zip(some, answers, strict=True))
+        return [found[place] for place in range(len(keys))]
+
+    @_over_its_shards
+    def note_reconciled(self, tag: str, line: str, most: int) -> None:
+        """Note what a reconcile of a tag found, of *most* tags."""
+        self.unasked_shards[0].scripts.call("reconciled", tag=tag, line=line, most=most)
 
     def handed_over_ms(self, who: Target) -> int | None:
         """Return when an entry was delivered; ``None`` if it was not, or its tombstone is gone."""

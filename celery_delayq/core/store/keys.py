@@ -151,6 +151,7 @@ KEYS: dict[str, str] = {
     "names; @ and a worker -> when it did so, ms, and which digest; ? -> when one looked at all "
     "rules, ms, and what it found; empty -> since when such workers are met, when one was, and "
     "when one looked",
+    "reconciled": "HASH  tag -> when a reconcile of it ended, ms, and what it found",
     "history": "LIST  the latest events of entries that were changed by themselves, newest first, "
     "if a history is kept",
     "history_changes": "LIST  a line for each of the latest changes of many, and pauses",

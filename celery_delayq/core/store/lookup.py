@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from functools import partial
@@ -22,6 +22,9 @@ from .values import Outcome
 
 UNDO_PARTS = ("undo", "undo_old")
 _MOST_LINES = 1000  # lines that one call counts: some 1 ms of Redis's time
+_MOST_KEYS = 200  # keys that one call looks up: some 2 ms of Redis's time
+_NO_RECORD = Record(b"", 0)
+_KEYED_BYTES = 1_000_000  # of their records
 
 # How an entry left, in the words of `find.lua`.
 _LEFT = ("handed_over", "skipped", "cancelled", "uncertain")
@@ -61,6 +64,53 @@ def _read(shard: Shard, who: Target, until: float | None = None) -> tuple[Any, F
     if found.word.startswith(b"unreadable"):
         raise UnreadableRecord(named(who), parts_of(found.word)[1]["w"])
     return found, facts_in(found.word) if found.id else None
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """What has a unique key.
+
+    Attributes:
+        word: Its state, or what else ``keyed.lua`` says.
+        now_ms: Redis's time of this answer.
+        task_id, facts, record, template: Of an entry that can be read.
+    """
+
+    word: str
+    now_ms: int
+    task_id: str = ""
+    facts: Facts = field(default_factory=partial(Facts, ""))
+    record: Record = _NO_RECORD
+    template: bytes | None = None
+
+    @property
+    def entry(self) -> Entry:
+        """The whole entry.
+
+        Raises:
+            UnreadableRecord: its message cannot be put together.
+        """
+        return entry_of(self.task_id, self.facts, self.record, self.template)
+
+
+def keyed(shard: Shard, keys: Sequence[str]) -> Iterator[Keyed]:
+    """Yield what has each of some keys of a shard, in their order."""
+    left = list(keys)
+    while left:
+        some = left[:_MOST_KEYS]
+        reply = shard.scripts.call("keyed", max_bytes=_KEYED_BYTES, names=some)
+        templates, entries = dict(reply.templates), iter(reply.found)
+        words = [parts_of(word) for word in reply.words.split()]
+        for said, parts in words:
+            if "h" not in parts and said != "again":
+                yield Keyed(said, reply.now // 1000)
+            elif said != "again":
+                facts, row = Facts.of(said, parts), next(entries)
+                record = Record(row.record, facts.header_end)
+                template = templates.get(record.name) if record.name else None
+                task_id = row.id.decode(errors="replace")
+                yield Keyed(said, reply.now // 1000, task_id, facts, record, template)
+        left = left[sum(said != "again" for said, _ in words) :]
 
 
 @dataclass(frozen=True)

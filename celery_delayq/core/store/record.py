@@ -514,6 +514,11 @@ class Record:
         return b'"%s"' % moment.isoformat(timespec="microseconds").encode()
 
     @property
+    def body(self) -> bytes:
+        """The JSON text of its message's body, if it shares a template; else empty."""
+        return self._differing[-1] if self._shares else b""
+
+    @property
     def _due(self) -> bytes:
         return self._part(DUE, CREATED)
 

@@ -51,6 +51,8 @@ class Addition:
             ones; or ``all``: also for a new entry that gives way to another, if its id was already
             given out.
         tells: Whether to return the messages of tasks that give way, also with ``none``.
+        unless_left: Add nothing under a key whose tombstone is kept: its task was delivered,
+            skipped or cancelled. The receipt then names no existing one.
         until: When to give up, by the monotonic clock; after ``delayq_timeout`` at the latest.
         pauses: Seconds before each repetition while Redis cannot be reached.
     """
@@ -58,6 +60,7 @@ class Addition:
     supersede: bool = False
     revokes: str = "none"
     tells: bool = True
+    unless_left: bool = False
     until: float = math.inf
     pauses: Iterable[float] = ()
 
@@ -110,6 +113,7 @@ def _ask(shard: Shard, what: Addition, new: Sequence[NewEntry]) -> list[Answer |
         supersede=int(what.supersede),
         revokes=what.revokes,
         tells=int(what.tells),
+        unless_left=int(what.unless_left),
         latest=MAX_DUE_MS,
         max_bytes=MAX_BYTES,
         keep_ms=first.keep_ms if first else 0,

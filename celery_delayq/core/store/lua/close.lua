@@ -41,8 +41,8 @@ local function empty()
     keys.dead, keys.records, keys.holders, keys.held, keys.tags, keys.templates, keys.template_uses, keys.claims,
     keys.errors, keys.tombstones, keys.tombstones_old, keys.calls, keys.calls_old, keys.outbox, keys.outbox_messages,
     keys.arrived, keys.arrived_old, keys.undo, keys.undo_old, keys.undo_bulks, keys.undo_bulks_old, keys.rules,
-    keys.rules_next, keys.rules_trouble, keys.rules_named, keys.history, keys.history_changes, keys.history_parts,
-    keys.scanners, keys.heartbeats)
+    keys.rules_next, keys.rules_trouble, keys.rules_named, keys.reconciled, keys.history, keys.history_changes,
+    keys.history_parts, keys.scanners, keys.heartbeats)
   local fields = redis.call('HSCAN', keys.meta, '0', 'COUNT', 1000)[2]
   for at = 1, #fields, 2 do
     if not SETTINGS[fields[at]] then redis.call('HDEL', keys.meta, fields[at]) end

@@ -15,8 +15,7 @@ local id, name = meant_by(target)
 
 local record = id and redis.call('HGET', keys.records, id)
 if not record then
-  local how, when = string.match(find_tombstone(name) or '', '^(.)(%d%d%d%d%d%d%d%d%d%d%d%d%d)')
-  local left = ({h = 'handed_over', s = 'skipped', c = 'cancelled', u = 'uncertain'})[how]
+  local left, when = how_left(name)
   return {left and left .. ':t' .. when .. ':n' .. whole(math.floor(clock_us() / 1000)) or 'none'}
 end
 local header_end, defect = header_end_of(record)

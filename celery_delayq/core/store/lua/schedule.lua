@@ -6,6 +6,7 @@ flag     supersede    1: the caller is this very task, running: an entry that ma
 text     revokes      for whom REVOKED must be stored: none; replaced, those that give way; or all: also a new one that gives
                       way to an existing one, as its id was given out
 flag     tells        1: return the messages of those that give way; or 0
+flag     unless_left  1: what has a key is not written while a tombstone of that is kept; or 0
 number   max_bytes    look at nothing more after so many bytes of conflicting entries, > 0
 number   keep_ms      how long a generation of marks lasts, ms; 0: there are none
 number   most_marks   the most marks in one
@@ -38,7 +39,7 @@ Returns  the answer, a text; and, to the first request, rows of those whose REVO
          with its id is; again, ask again; taken, its message became an entry before; held, the key is, by an entry that
          has left, or is leaving; dead, the id is a dead letter's; kept and a due time, that existing entry stays. After
          it, each with a colon before it, the ids of the entry that has the key (scheduled, held), was replaced, or stays
-         (kept).
+         (kept; empty, if the key's entry has left).
 Cost     O(log N) an entry; the caller bounds entries and bytes
 Keeps    an id has one record and one place, a key has one waiting entry, and one behind it; a repeated operation
          changes nothing
@@ -70,6 +71,7 @@ local function schedule(step, at, entry)
   }
   local is_there = redis.call('HEXISTS', keys.records, id) == 1
   if not is_there and not new.key then return write_entry(step, new) end
+  if unless_left and new.key and how_left(name_of_key(new.key)) then return 'kept:' .. whole(when) .. ':' end
   return contend(step, new, entry, supersede, is_there)
 end
 

@@ -96,6 +96,13 @@ local function find_tombstone(id)
   return redis.call('HGET', keys.tombstones, id) or redis.call('HGET', keys.tombstones_old, id)
 end
 
+-- How the entry of a name left, in the words of readers, and when, ms; nil if no tombstone is kept.
+local function how_left(name)
+  local how, when = string.match(find_tombstone(name) or '', '^(.)(%d%d%d%d%d%d%d%d%d%d%d%d%d)')
+  local left = ({h = 'handed_over', s = 'skipped', c = 'cancelled', u = 'uncertain'})[how]
+  return left, left and when
+end
+
 local function was_handed_over(id)
   local tombstone = find_tombstone(id)
   return tombstone and sub(tombstone, 1, 1) == 'h'
