@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .contrib.care import check, dump, load
     from .contrib.history import newest
     from .contrib.preflight import preflight
+    from .contrib.reconcile import reconciling
     from .contrib.rules import every, face
     from .contrib.undo import undoing
     from .core.errors import AlreadyScheduled, DelayQError, InvalidDueTime
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
         holder = pauses.holder
         pause = pauses.pause
         resume = pauses.resume
+        areconcile = reconciling.areconcile
+        reconcile = reconciling.reconcile
         aselect = selection.aselect
         select = selection.select
         undo = undoing.undo

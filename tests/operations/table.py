@@ -51,6 +51,7 @@ KEEPS = (60, 10)  # for a minute, of ten tasks
 # Methods of DelayQ that call no script, and those that await another one.
 NO_OPERATIONS = {"acting", "close", "due_of", "scanner"}
 NO_OPERATIONS |= {"aget", "acancel", "areschedule", "arun_now", "aschedule", "aselect"}
+NO_OPERATIONS |= {"areconcile"}
 # Lines that do nothing to a waiting task.
 ON_THE_DEAD = ("retry {id}", "remove {id}")
 # `resume` exits with status 1 if nothing was paused, `free` if no task holds the key, `health` if
@@ -184,6 +185,16 @@ def _schedule(delayq: DelayQ, task_id: str) -> object:
 
 def _schedule_many(delayq: DelayQ, task_id: str) -> object:
     return delayq.schedule_many(delayq.app.signature("t"), [((), {}, FAR, task_id)])
+
+
+KEYS = ["key of list", "key of dead", "its key", "key of undoable", "unknown"]
+
+
+def _reconcile(delayq: DelayQ, task_id: str) -> object:
+    report = delayq.reconcile("celery.backend_cleanup", [(as_key(task_id), FAR)], tag="all")
+    for case in report.first.get("refused", ()):
+        raise case.error
+    return report
 
 
 def as_key(text: str) -> str:
@@ -428,6 +439,12 @@ OPERATIONS = (
         face={"holder": lambda delayq, text: delayq.holder(key=as_key(text))},
         cli=("keys", "keys a --json"),
     ),
+    reads(
+        "keyed",
+        lambda ready: [one.word for one in ready.store.entries.keyed(KEYS)],
+        ["SCHEDULED", "DEAD", "held", "cancelled", "none"],
+        face={"reconcile": _reconcile},
+    ),
     adds(
         "rewrite",
         _released,
@@ -543,6 +560,11 @@ OPERATIONS = (
             "undo_all": lambda delayq, _: delayq.undo_all("bulk"),
         },
         cli=("undo", "undo --json", "undo --bulk bulk"),
+    ),
+    writes(
+        "reconciled",
+        lambda ready: ready.store.entries.note_reconciled("all", "found", 1),
+        None,
     ),
     writes("secret", lambda ready: len(ready.store.entries.secret()[1]), 64),
     reads("kept", lambda ready: ready.store.entries.kept("undoable").entry.due_ms, FAR_MS),

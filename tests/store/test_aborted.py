@@ -740,6 +740,10 @@ def _note(ready):
     ready.store.entries.note(What.PAUSED, "qmail")
 
 
+def _note_reconciled(tag):
+    return lambda ready: ready.store.entries.note_reconciled(tag, "found", 1)
+
+
 def in_a_bulk(take):
     def taken(ready):
         with part_of("first"):
@@ -1034,6 +1038,7 @@ CASES = [
         if WRITES_HISTORY.search(load()[one.script].text)
     ),
     Case("note", "history", _note, with_history),
+    Case("reconciled", "another tag", _note_reconciled("new"), _note_reconciled("old")),
     *(
         Case(one.script, "history of a bulk", in_a_bulk(one.take), bulks, one.ends)
         for one in OPERATIONS

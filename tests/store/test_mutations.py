@@ -112,6 +112,7 @@ def furnish(store):
     store.shard.calls.call("rule", **arguments("rule", called="rule", what="put", given=given))
     named = arguments("rules_named", process="p", digest="d", names="n", unknown="u", full=1)
     store.scripts.call("rules_named", **named)
+    store.entries.note_reconciled("tag", "found", 1)
     told = {"called": "rule", "revision": revision_of(store), "look": FAR_MS, "trouble": "bad"}
     store.shard.calls.call("fire", **arguments("fire", **told))
     store.schedule("undone", FAR_MS)

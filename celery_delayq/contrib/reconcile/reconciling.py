@@ -143,7 +143,7 @@ class _Arguments:
         Raises:
             UnreadableRecord: they cannot be read, or may not.
         """
-        name, body = found.record.name, found.record.body
+        name, body = found.record.name, found.record.shared_body()
         encode = self._encoders.get(name) if name else None
         if encode and encode(args, kwargs) == body:
             return True

@@ -513,9 +513,8 @@ class Record:
         moment = from_ms(max(0, min(self.due_ms + int(expires), LAST_MS)))
         return b'"%s"' % moment.isoformat(timespec="microseconds").encode()
 
-    @property
-    def body(self) -> bytes:
-        """The JSON text of its message's body, if it shares a template; else empty."""
+    def shared_body(self) -> bytes:
+        """Return the JSON text of its message's body, if it shares a template; else empty."""
         return self._differing[-1] if self._shares else b""
 
     @property

@@ -100,4 +100,5 @@ return {
   since,
   redis.call('ZLEXCOUNT', keys.tags, '[delayq:unknown\0', '(delayq:unknown\1'),
   redis.call('HGETALL', keys.reconciled),
+  redis.call('HSCAN', keys.reconciled, '0', 'COUNT', 1000)[2],
 }

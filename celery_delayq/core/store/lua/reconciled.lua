@@ -8,7 +8,7 @@ Returns  1
 Cost     O(T), T tags that are noted
 Keeps    entries
 ]]
-local rows, noted = redis.call('HGETALL', keys.reconciled), {}
+local rows, noted = redis.call('HSCAN', keys.reconciled, '0', 'COUNT', 1000)[2], {}
 for at = 1, #rows, 2 do
   if rows[at] ~= tag then noted[#noted + 1] = {tonumber(string.match(rows[at + 1], '^%d+') or 0), rows[at]} end
 end
