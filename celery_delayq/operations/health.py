@@ -227,6 +227,7 @@ def health(
     - a task has been overdue for too long;
     - too many tasks are refused;
     - too many tasks are dead;
+    - waiting tasks differ from the rows of the last reconcile, or that ended early;
     - the next run of a recurring rule cannot be made, or was not written in time;
     - workers did not know a task, or could not read it;
     - a task has been due and paused for too long, or resumed tasks are delivered so slowly that the

@@ -1,5 +1,6 @@
 """The store's gauges: the values in a scrape, which neither raises nor hangs."""
 
+import json
 import math
 import os
 import re
@@ -153,6 +154,12 @@ def held_since(ms, *, resumed=False, left=0):
     return Pause("mail", None, since, False, left, resumed, rate, held_since=since)
 
 
+def noted(*, age=60_000, rows=9, drift=0, left=0, dry=0, error=""):
+    """What the last reconcile of a tag noted."""
+    found = {"rows": rows, "drift": drift, "left": left, "dry": dry, "error": error}
+    return (("order", f"{NOW_MS - age} {json.dumps(found)}"),)
+
+
 COMPARED = re.compile(r"celery_delayq_(\w+)(?: - celery_delayq_(\w+))?\) (==|>) (\d+)")
 
 
@@ -180,6 +187,12 @@ def fires(alert, told):
         ("dead", {"dead": 1}, []),
         ("rules", {"rules": 1, "rule_look_ms": NOW_MS - 90_001}, []),
         ("rules", {"rules": 1, "troubled_rules": 1}, []),
+        ("reconcile", {"reconciled": noted(drift=2, left=1)}, []),
+        ("reconcile", {"reconciled": noted(drift=2, left=2, dry=1)}, []),
+        ("reconcile", {"reconciled": noted(error="KeyError")}, []),
+        (None, {"reconciled": noted(drift=2)}, []),
+        (None, {"reconciled": noted(drift=2, left=1, age=7 * 86_400_000)}, []),
+        (None, {"reconciled": (("order", "another program's"),)}, []),
         ("pauses", {}, [held_since(NOW_MS - 600_001)]),
         (None, {}, [held_since(NOW_MS - 600_000)]),
         ("pauses", {}, [held_since(NOW_MS, resumed=True, left=601)]),

@@ -59,7 +59,8 @@ def test_every_example_with_an_app_of_its_own_has_a_test_here():
     assert {block.document for block in FILES} == {
         page(name).name
         for name in (
-            *("guide/django", "guide/django-tasks", "guide/testing", "operate/example"),
+            *("guide/django", "guide/django-tasks", "guide/reconcile", "guide/testing"),
+            "operate/example",
             *("recipes/small", "recipes/workflows"),
         )
     }
