@@ -39,6 +39,7 @@ def measure(name, url, count, shards):
 
     app.finalize()
     delayq.status()
+    time_before = time.process_time()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.monotonic()
     if name == "schedule_many":
@@ -55,7 +56,8 @@ def measure(name, url, count, shards):
         done = dict(report.counts)
     seconds = time.monotonic() - began
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    print(json.dumps({"seconds": seconds, "kib": grown, "done": done}))
+    used = time.process_time() - time_before
+    print(json.dumps({"seconds": seconds, "used": used, "kib": grown, "done": done}))
 
 
 def main():
@@ -83,10 +85,12 @@ def main():
                 str(given.shards),
             ]
             found = json.loads(subprocess.run(call, check=True, capture_output=True).stdout)
-            first = first or found["seconds"]
+            first = first or found
+            ratio, of_used = (found[what] / first[what] for what in ("seconds", "used"))
             print(
-                f"{name:24} {found['seconds']:6.2f} s  {found['seconds'] / first:5.2f} times "
-                f"schedule_many  {found['kib'] / 1024:6.1f} MiB more  {found['done']}"
+                f"{name:24} {found['seconds']:6.2f} s, {ratio:5.2f} times schedule_many; "
+                f"{found['used']:6.2f} s of this process, {of_used:5.2f} times; "
+                f"{found['kib'] / 1024:4.1f} MiB more; {found['done']}"
             )
 
 

@@ -166,6 +166,14 @@ def test_each_line_of_the_doctor_is_explained(on_its_redis, shop_file):
 
     assert names <= explained
     assert explained - names == {"wait for replicas", "disk", "queues", "rules", "keys", "unknown"}
+    assert explained - names == {
+        "wait for replicas",
+        "disk",
+        "queues",
+        "rules",
+        "keys",
+        "reconcile",
+    }
 
 
 def test_the_repair_prints_the_text_on_its_page_but_for_the_typed_answer(

@@ -224,7 +224,7 @@ def _left(seen: Numbers) -> float:
 
 
 DRIFT = Check[Sight](
-    "reconcile", "what the last reconcile of each tag found", _look,
+    "reconcile", "the differences found by the last reconcile of each tag", _look,
     "waiting tasks differ from the rows of the last reconcile, or that ended early",
     gauges=(
         Gauge(

@@ -1,4 +1,4 @@
---[[ keyed: what has each of some unique keys, or had it last.
+--[[ keyed: return the entry that has each of some unique keys, or how the last one left.
 
 number   max_bytes  look at nothing more after so many bytes of records, > 0
 text...  names      the keys, up to 1000
