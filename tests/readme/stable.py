@@ -42,6 +42,7 @@ from celery_delayq.contrib.preflight.preflight import Misfit, Preflight
 from celery_delayq.contrib.rules import command, importing
 from celery_delayq.contrib.testing.isolation import VARIABLE
 from celery_delayq.contrib.undo import command as command_undo
+from celery_delayq.contrib.reconcile.report import Case, Reconciled
 from celery_delayq.contrib.undo.undoing import Undoable, Undone
 from celery_delayq.core.integration.apply_async import install
 from celery_delayq.core.message import headers
@@ -67,6 +68,7 @@ OWNERS = {
     "attributes of findings": {"check()": Finding, "repair()": Repaired},
     "attributes of what `load`": {"load()": Loaded},
     "attributes of what `preflight`": {"preflight()": Preflight, "misfits": Misfit},
+    "attributes of what `reconcile`": {"reconcile()": Reconciled, "first": Case},
     "attributes of what `delayq` and `isolated`": {"isolated()": testing.IsolatedDelayQ},
     "attributes of what `run_due`": {"run_due()": testing.RanTask},
     "on tasks and signatures": {"task": DelayQTask, "signature": Signature},

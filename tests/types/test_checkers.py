@@ -32,6 +32,8 @@ VARIABLES = {
     "load()": "loaded",
     "misfits": "misfit",
     "preflight()": "flight",
+    "reconcile()": "report",
+    "first": "case",
     "repair()": "repaired",
     "run_due()": "ran",
     "selection": "selection",

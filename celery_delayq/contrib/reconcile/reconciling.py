@@ -445,11 +445,11 @@ class _Run:
         ``None``: another process changed it before; ``_HALF``: it did so after the edit.
         """
         services, before = self._services, found.record
-        new, expires = edited(services, found.entry, _edit_of(verdict.edit))
-        if self._step(row.key, Rewrite(before, new)) is None:
+        made = edited(services, found.entry, _edit_of(verdict.edit))
+        if made is None or self._step(row.key, Rewrite(before, made.record)) is None:
             return None
         services.hooks.edited(found.task_id)
-        warn_of_expiry([(found.task_id, before.due_ms, expires)])
+        warn_of_expiry([(found.task_id, before.due_ms, made.expires)])
         if not verdict.is_moved:
             return before.changed_us
         # The store does not tell the revision of the edit; another change may have come since.

@@ -202,7 +202,13 @@ def counts_in(shard: Shard, *, living: bool = True) -> Counts:
             (row.tag.decode(errors="replace"), row.line.decode(errors="replace"))
             for row in found.reconciled
         ),
+        reconciled=_reconciled(found.reconciled) if found.reconciled else (),
     )
+
+
+def _reconciled(flat: Sequence[bytes]) -> tuple[tuple[str, str], ...]:
+    texts = iter([part.decode(errors="replace") for part in flat])
+    return tuple(zip(texts, texts, strict=True))
 
 
 def _known(ms: int) -> int | None:

@@ -171,6 +171,15 @@ for finding in delayq.check():
     repaired = delayq.repair(finding)
     print(finding.kind, finding.id, finding.sentence, finding.repair)
     print(repaired.what, repaired.reason)
+rows: list[tuple[object, ...]] = [("order:1", NOW, (1,)), ("order:2", NOW, [2], {})]
+report = delayq.reconcile(bill, rows, tag="order", remove=True, dry_run=False, progress=print)
+report = delayq.reconcile("bill", iter(rows), tag="order", late=True, most=5, since=NOW)
+print(report.tag, report.dry_run, report.remembers, report.most, report.counts["changed"])
+print(report.rows, report.is_complete, report.is_stopped, report.kept, report.warnings)
+print(report.scheduled, report.changed, report.cancelled, report.unchanged, report.refused)
+print(report.drift, report.remaining, report.bulk)
+for case in report.first["changed"]:
+    print(case.key, case.why, case.place, case.id, case.error)
 flight = delayq.preflight()
 print(flight.tasks, flight.rules, flight.dead, flight.problems)
 for misfit in flight.misfits:
@@ -195,6 +204,7 @@ async def view() -> None:
     print(await delayq.aschedule(bill.s(42), after=5), await delayq.aget("order-42"))
     print(await delayq.acancel("order-42"), await delayq.areschedule("order-42", after=5))
     print(await delayq.arun_now("order-42"))
+    print(await delayq.areconcile("bill", rows, tag="order"))
     selection = await delayq.aselect(tag="orders")
     print(await selection.acount(), await selection.acancel(), await selection.arun_now())
     print(await selection.areschedule(after=5))

@@ -7,6 +7,7 @@ flag     living     1: count the scanners that are alive as well; or 0
 reply    now, scheduled, in_flight, dead, scanners, overdue, paused, refused, due, relay, oldest,
          closed, cut, rules, behind, troubled, began, since, unknown
          closed, cut, rules, behind, troubled, began, since, reconciled of tag line
+         closed, cut, rules, behind, troubled, began, since, reconciled
 
 Returns  now, us; the heads of due and relay, and the due time of the entry that is overdue longest, ms or -1;
          whether the shard is closed, see prelude/closed.lua; and how many due entries were not looked at,
@@ -14,6 +15,7 @@ Returns  now, us; the heads of due and relay, and the due time of the entry that
          -1, and of how many the next run cannot be made; when the shard was joined first, and when the first of the living
          scanners joined it, ms, or -1 if that is not known; how many entries have the tag of those that no worker knew
          scanners joined it, ms, or -1 if that is not known; and what reconciles noted, see reconciled.lua
+         scanners joined it, ms, or -1 if that is not known; and {tag, line, ...}, see reconciled.lua
          scheduled: with refused ones, and those behind another one, which are never overdue; overdue: those of them
          that are refused or due by now. A due entry that is held back counts as paused and nothing else, parked or
          not, if it is among the first `most` of an index. Beyond these it counts as overdue, as without a pause. An
