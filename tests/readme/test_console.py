@@ -165,13 +165,13 @@ def test_each_line_of_the_doctor_is_explained(on_its_redis, shop_file):
     explained |= {*re.findall(r"in a line `(\w+)`", DOCTOR_PAGE.text)}
 
     assert names <= explained
-    assert explained - names == {"wait for replicas", "disk", "queues", "rules", "keys", "unknown"}
     assert explained - names == {
         "wait for replicas",
         "disk",
         "queues",
         "rules",
         "keys",
+        "unknown",
         "reconcile",
     }
 

@@ -198,10 +198,6 @@ def counts_in(shard: Shard, *, living: bool = True) -> Counts:
         began_ms=_known(found.began),
         scanner_ms=_known(found.since),
         unknown=found.unknown,
-        reconciled=tuple(
-            (row.tag.decode(errors="replace"), row.line.decode(errors="replace"))
-            for row in found.reconciled
-        ),
         reconciled=_reconciled(found.reconciled) if found.reconciled else (),
     )
 

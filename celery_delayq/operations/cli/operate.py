@@ -253,15 +253,11 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
     other processes use the store with different settings; the store began after one of its
     scanners, as its Redis was emptied meanwhile; no scanner is alive, or the store is being
     resharded; a task has been overdue for too long; too many tasks are refused; too many tasks are
-    dead; the next run of a recurring rule cannot be made, or was not written in time; workers did
-    not know a task, or could not read it; a task has been due and paused for too long, or resumed
-    tasks are delivered so slowly that the last one waits too long; the store's Redis is full or
-    nearly full, or deletes waiting tasks when it is full; the store cannot be read.
     dead; waiting tasks differ from the rows of the last reconcile, or that ended early; the next
-    run of a recurring rule cannot be made, or was not written in time; a task has been due and
-    paused for too long, or resumed tasks are delivered so slowly that the last one waits too long;
-    the store's Redis is full or nearly full, or deletes waiting tasks when it is full; the store
-    cannot be read.
+    run of a recurring rule cannot be made, or was not written in time; workers did not know a task,
+    or could not read it; a task has been due and paused for too long, or resumed tasks are
+    delivered so slowly that the last one waits too long; the store's Redis is full or nearly full,
+    or deletes waiting tasks when it is full; the store cannot be read.
 
     So is a queue for which tasks wait, or to which they were delivered, if no worker listens to it;
     and a store with another prefix that has tasks for the app's queues, and no scanner. If tasks

@@ -5,17 +5,14 @@ number   max_bytes  nor at more than so many bytes of them, in each index, > 0
 flag     living     1: count the scanners that are alive as well; or 0
 
 reply    now, scheduled, in_flight, dead, scanners, overdue, paused, refused, due, relay, oldest,
-         closed, cut, rules, behind, troubled, began, since, unknown
-         closed, cut, rules, behind, troubled, began, since, reconciled of tag line
-         closed, cut, rules, behind, troubled, began, since, reconciled
+         closed, cut, rules, behind, troubled, began, since, unknown, reconciled
 
 Returns  now, us; the heads of due and relay, and the due time of the entry that is overdue longest, ms or -1;
          whether the shard is closed, see prelude/closed.lua; and how many due entries were not looked at,
          although something is paused; how many recurring rules there are, when a writer has to look at the first, ms or
          -1, and of how many the next run cannot be made; when the shard was joined first, and when the first of the living
-         scanners joined it, ms, or -1 if that is not known; how many entries have the tag of those that no worker knew
-         scanners joined it, ms, or -1 if that is not known; and what reconciles noted, see reconciled.lua
-         scanners joined it, ms, or -1 if that is not known; and {tag, line, ...}, see reconciled.lua
+         scanners joined it, ms, or -1 if that is not known; how many entries have the tag of those that no worker knew;
+         and {tag, line, ...}, see reconciled.lua
          scheduled: with refused ones, and those behind another one, which are never overdue; overdue: those of them
          that are refused or due by now. A due entry that is held back counts as paused and nothing else, parked or
          not, if it is among the first `most` of an index. Beyond these it counts as overdue, as without a pause. An
@@ -101,6 +98,5 @@ return {
   tonumber(redis.call('HGET', keys.meta, 'began') or '') or -1,
   since,
   redis.call('ZLEXCOUNT', keys.tags, '[delayq:unknown\0', '(delayq:unknown\1'),
-  redis.call('HGETALL', keys.reconciled),
   redis.call('HSCAN', keys.reconciled, '0', 'COUNT', 1000)[2],
 }
