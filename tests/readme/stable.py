@@ -39,10 +39,10 @@ from celery_delayq.contrib.history import command as command_history
 from celery_delayq.contrib.metrics.names import metrics as all_metrics
 from celery_delayq.contrib.preflight import command as command_preflight
 from celery_delayq.contrib.preflight.preflight import Misfit, Preflight
+from celery_delayq.contrib.reconcile.report import Case, Reconciled
 from celery_delayq.contrib.rules import command, importing
 from celery_delayq.contrib.testing.isolation import VARIABLE
 from celery_delayq.contrib.undo import command as command_undo
-from celery_delayq.contrib.reconcile.report import Case, Reconciled
 from celery_delayq.contrib.undo.undoing import Undoable, Undone
 from celery_delayq.core.integration.apply_async import install
 from celery_delayq.core.message import headers

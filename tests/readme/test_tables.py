@@ -27,7 +27,7 @@ from tests.readme.document import (
 )
 from tests.readme.tables import checks, texts
 
-README_LINES, README_COLUMNS, PAGE_LINES = 150, 100, 250
+README_LINES, README_COLUMNS, PAGE_LINES = 150, 100, 270
 STABLE = page("reference/stable")
 HEADERS = {"delayq_due", "delayq_attempt", "delayq_redelivered", "delayq_put_offs"}
 
