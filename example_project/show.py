@@ -66,7 +66,7 @@ def run(options):
 
 
 def beside(folder, redis, record):
-    """Play the first part: three accidents, on a plain app and on one with celery_delayq."""
+    """Play the first part: four accidents, on a plain app and on one with celery_delayq."""
     from screen import SideBySide
     from side_by_side.play import Play
 

@@ -164,7 +164,7 @@ class Draft:
         return is_renamed or has_links
 
     @property
-    def says(self) -> str:
+    def as_shown(self) -> str:
         """The call, as logs show it, with what is linked to it: ``shop.add (1,) {}, shop.log``."""
         args, kwargs = self._headers.get("argsrepr"), self._headers.get("kwargsrepr")
         if not isinstance(args, str) or not isinstance(kwargs, str):
@@ -437,7 +437,7 @@ def edited(services: Services, entry: Entry, changes: Edit) -> Edited | None:
         if shard_of(extras.key or entry.task_id, shards) != place:
             raise InvalidOption("key", changes.key, _SHARD)
     draft = _draft_of(services, entry, changes)
-    before = draft.says if changes.moves_along else ""
+    before = draft.as_shown if changes.moves_along else ""
     is_changed = _call_anew(services, draft, changes)
     if changes.moves_along and not is_changed:
         return None
@@ -453,7 +453,7 @@ def edited(services: Services, entry: Entry, changes: Edit) -> Edited | None:
     if new.size > most:
         raise MessageTooLarge(entry.task_id, new.size, most)
     expires = "" if changes.expires is KEPT else draft.expires or ""
-    return Edited(new, expires, before, draft.says if changes.moves_along else "")
+    return Edited(new, expires, before, draft.as_shown if changes.moves_along else "")
 
 
 def _call_anew(services: Services, draft: Draft, changes: Edit) -> bool:

@@ -1,10 +1,11 @@
-"""Three accidents, side by side: no worker runs, a worker is killed, Redis restarts.
+"""Four accidents, side by side: no worker, a killed one, a Redis that restarts, a deploy.
 
 Both sides get the same calls, on one Redis, with a worker each. The show prints the results of the
 plain side, and checks those of celery_delayq.
 """
 
 import contextlib
+import json
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -15,16 +16,18 @@ from story import LATEST, LONGER, span
 
 from celery_delayq import Outcome, ScheduledResult
 
-from . import delayed, plain
+from . import delayed, delayed_renamed, plain, plain_renamed
 from .worker import Worker
 
 TAKEN = 3.0  # seconds for the plain worker to take its messages
 NOT_COMING = 1.5  # seconds after which a task that did not run is reported
+DISCARDED = "unregistered task of type"
+NAMES = {delayed.remind.name: delayed_renamed.send_reminder.name}
 UNACKED = "unacked"  # kombu's hash of the messages that a worker took, for an hour
 
 
 class Play:
-    """Plays the three accidents, and reports them line by line.
+    """Plays the four accidents, and reports them line by line.
 
     Attributes:
         wrong: A sentence for each promise that celery_delayq broke.
@@ -45,7 +48,8 @@ class Play:
         # No result is awaited here. A subscription would have to survive a restart of Redis.
         for app in (plain.app, delayed.app):
             app.backend.on_task_call = lambda *_: None
-        delayed.app.conf.delayq_timeout = LATEST  # on a busy machine, Redis may answer late
+        for release in (delayed, delayed_renamed):
+            release.app.conf.delayq_timeout = LATEST  # on a busy machine, Redis may answer late
         with contextlib.closing(self._plain), contextlib.closing(self._delayed):
             self._start()
             heading("No worker runs")
@@ -57,6 +61,8 @@ class Play:
                 self._restarted()
             else:
                 self._say("skipped: fakeredis keeps nothing on disk")
+            heading("A deploy renames the task")
+            self._deployed()
         self._count()
 
     def _no_worker(self):
@@ -84,6 +90,17 @@ class Play:
 
     def _restarted(self):
         [call] = self._before(5, ("emil",), self._restart)
+        self._watch(call)
+
+    def _deployed(self):
+        [call] = self._before(9, ("fay",), self._deploy)
+        self._wait(lambda: DISCARDED in self._plain.said(), NOT_COMING + self._until(call))
+        unknown = delayed.delayq.select(state="unknown")
+        self._wait(unknown.count, self._until(call) + LATEST)
+        self._say(self._of_plain(call), "fay is kept: no worker knows its task")
+        [(old, new)] = NAMES.items()
+        said = self._delayed.command("edit", "--task", old, "--to-task", new, "--yes")
+        self._say("plain Celery has no such call", f"edit --to-task: {said[-1]}")
         self._watch(call)
 
     # The actions of both sides.
@@ -138,11 +155,25 @@ class Play:
         self._redis.restart()
         self._say("Redis restarted")
 
+    def _deploy(self):
+        self._plain.deploy(plain_renamed.__name__)
+        self._delayed.deploy(delayed_renamed.__name__)
+        found = [json.loads(line) for line in self._delayed.command("preflight", "--json")]
+        self._say(
+            "plain Celery has no such check",
+            *(f"preflight: {one['count']} waits, and {one['sentence']}" for one in found),
+        )
+        self._must(
+            [one["task"] for one in found] == [*NAMES], f"the preflight found {found or 'nothing'}"
+        )
+        self._stop()
+        self._start()
+
     # The checks.
 
     def _watch(self, call):
         """Report when a task ran on each side; celery_delayq's must run once, and in time."""
-        self._wait(lambda: _ran(call.delayed), (call.due - _now()).total_seconds() + LATEST)
+        self._wait(lambda: _ran(call.delayed), self._until(call) + LATEST)
         ran = _ran(call.delayed)
         late = (ran - call.due).total_seconds() if ran else None
         self._must(ran, f"{call.user} did not run")
@@ -158,9 +189,14 @@ class Play:
             return f"{call.user} ran, {span((ran - call.plain_due).total_seconds())} late"
         if self._plain.status:
             return f"the worker ended with status {self._plain.status}"
+        if DISCARDED in self._plain.said():
+            return f"{call.user} was discarded: the worker does not know the task"
         if any(call.plain.id.encode() in each for each in self._unacked()):
             return f"{call.user} is held by the dead worker"
         return f"{call.user} did not run"
+
+    def _until(self, call):
+        return max(0.0, (call.due - _now()).total_seconds())
 
     def _never(self, call):
         self._wait(lambda: _ran(call.plain), NOT_COMING)

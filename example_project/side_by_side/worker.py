@@ -2,9 +2,11 @@
 
 import contextlib
 import sys
+import time
 from pathlib import Path
 
-from process import Problem, started, tail, wait_until
+from process import Problem, pause, started, tail, wait_until
+from story import LATEST
 
 HERE = Path(__file__).parent.parent
 # One process each, and no other worker to gossip with.
@@ -28,9 +30,23 @@ class Worker:
         name = ["--hostname", f"{self._app.rpartition('.')[2]}@%h"]
         self._process = self._stack.enter_context(started([*command, *name], log, cwd=HERE))
 
+    def deploy(self, app):
+        """Let it run the module of another release from its next start on."""
+        self._app = app
+
     def wait_ready(self):
         log = self._logs[-1]
         wait_until(lambda: " ready." in _text(log), self._process, log, self._app)
+
+    def command(self, *words):
+        """Run a command of celery_delayq for its app; return the lines of its output."""
+        command = [sys.executable, "-m", "celery", "-A", self._app, "delayq", *words]
+        log = self._log.with_suffix(".command.log")
+        with started(command, log, cwd=HERE) as process:
+            until = time.monotonic() + LATEST
+            while process.poll() is None and time.monotonic() < until:
+                pause()
+        return _text(log).splitlines()
 
     def stop(self):
         """Stop it as SIGTERM does: it ends the task at hand first."""
