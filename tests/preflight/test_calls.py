@@ -248,6 +248,7 @@ def linked(task, link):
 LINKS = {
     "a callback": lambda task, other: linked(task, other.s(2)),
     "callbacks": lambda task, other: linked(task, [other.s(2), other.s(3)]),
+    "a starmap": lambda task, other: linked(task, other.starmap([(1, 2)]).set(immutable=True)),
     "an errback": lambda task, other: task.s(1).set(link_error=other.s(2)),
     "its own": lambda task, other: linked(task, task.si(1).set(link=other.s(2))),
     "a chain": lambda task, other: linked(task, chain(task.si(1), other.s(2))),
@@ -286,6 +287,9 @@ CANVASES = {
     "chain of three": lambda task, other: chain(task.s(1), task.si(3), other.s(2)),
     "group": lambda task, other: group(task.s(1), other.s(2, 3)),
     "chord": lambda task, other: chord([task.s(1), task.s(2)], other.s(2)),
+    "chord of chains": lambda task, other: chord(
+        [task.s(1) | task.si(2), task.s(3) | task.si(4)], other.s(2)
+    ),
     "chain with group": lambda task, other: chain(task.s(1), group(other.s(2), other.s(3))),
     "chain with chord": lambda task, other: task.s(1) | group(task.si(2), task.si(3)) | other.s(4),
     "starmap": lambda _, other: other.starmap([(1, 2), (3, 4)]),

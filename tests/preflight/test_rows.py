@@ -182,7 +182,11 @@ def test_what_has_no_row_of_its_own_is_counted_in_the_last_one(old, new, limits)
     assert "only 3 rows are told apart" in last.sentence
 
 
-def test_memory_does_not_grow_with_the_number_of_tasks(many, new):
+KWARGS = {"of one shape": lambda _: {}, "each of another shape": lambda number: {f"u{number}": 1}}
+
+
+@pytest.mark.parametrize("kwargs_of", KWARGS.values(), ids=KWARGS)
+def test_memory_does_not_grow_with_the_number_of_tasks(many, new, limits, kwargs_of):
     def peak():
         tracemalloc.start()
         assert not delayq.preflight()
@@ -190,11 +194,12 @@ def test_memory_does_not_grow_with_the_number_of_tasks(many, new):
         tracemalloc.stop()
         return found
 
+    limits(preflight_shapes=100)
     delayq = new({"remind": two}).delayq
-    many(1_000)
+    many(1_000, kwargs_of)
     peak()
     before = peak()
-    many(20_000)
+    many(20_000, kwargs_of)
 
     assert delayq.counts().scheduled == 21_000
     assert peak() < 1.5 * before

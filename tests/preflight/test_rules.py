@@ -47,10 +47,11 @@ def test_its_arguments_bind_or_not(look):
     ]
 
 
-def test_a_paused_rule_is_looked_at_and_a_removed_one_is_not(rule, look):
+def test_a_paused_rule_is_looked_at_and_a_removed_one_is_not(rule, look, redis):
     rule.pause()
     assert look() == [("report", "unregistered", "rule", 1)]
-    rule.remove()
+    # Until a writer has cleared up its runs, the row of a removed rule stays.
+    set_fields(redis, "daily", flags=lambda flags: f"{flags}r")
     assert look() == []
 
 

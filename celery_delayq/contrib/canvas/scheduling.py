@@ -326,17 +326,10 @@ def _body_renamed(step: dict[str, Any], names: Mapping[str, str], accept: Any) -
     return is_changed
 
 
-def calls_of(body: Any) -> tuple[list[bytes], list[dict[str, Any]]]:
-    """Return the messages that a launching task sends, and the bodies of the chords that it begins.
-
-    Each body is a message without headers, whose body is a signature.
-    """
+def messages_of(body: Any) -> list[bytes]:
+    """Return the messages that a launching task sends, from its arguments."""
     (steps, _), *_ = body
-    messages = [step["message"].encode() for step in steps if "message" in step]
-    parts = ("content-type", "content-encoding", "body")
-    alone = {"headers": {}, "properties": {"body_encoding": "base64"}}
-    bodies = [step["body"] for step in steps if "body" in step]
-    return messages, [{**alone, **dict(zip(parts, body, strict=True))} for body in bodies]
+    return [step["message"].encode() for step in steps if "message" in step]
 
 
 def _ids_of(result: ResultBase) -> list[str]:

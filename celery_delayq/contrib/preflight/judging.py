@@ -185,29 +185,26 @@ class Judge:
             calls = [Call(str(name), len(_list(args)), (*map(str, dict(kwargs)),), where)]
             calls += _mapped(str(name), kwargs, where)
             calls += _embedded(embed or {}, CANVAS if where == CANVAS else LINK)
-            messages, chords = self._parts(str(name), payload)
+            messages = self._parts(str(name), payload)
         except Exception as error:  # another program may have written anything
             return self.undecodable(str(name), where, error)
         found = FINE.union(*map(self.call, calls))
         for message in messages:
             found |= self.message(message, CANVAS)
-        for chord in chords:
-            body, faults = self._decoded(chord, "", CANVAS)
-            found |= faults or self.signature(body, CANVAS)
         return found
 
-    def _parts(self, name: str, payload: Any) -> tuple[list[bytes], list[dict[str, Any]]]:
+    def _parts(self, name: str, payload: Any) -> list[bytes]:
         if name != LAUNCH or name not in self._tasks:  # without its leaf it is unregistered
-            return [], []
-        parts: tuple[list[bytes], list[dict[str, Any]]] = leaf("canvas").calls_of(payload)
-        return parts
+            return []
+        messages: list[bytes] = leaf("canvas").messages_of(payload)
+        return messages
 
-    def signature(self, signature: Any, where: str) -> Faults:
-        """Return what is wrong with a signature; *where* is a rule, or the body of a chord."""
+    def signature(self, signature: Any) -> Faults:
+        """Return what is wrong with a rule's signature."""
         try:
-            calls = [*_calls(signature, 1 if where == CANVAS else 0, where)]
+            calls = [*_calls(signature, 0, RULE)]
         except Exception as error:
-            return self.undecodable("", where, error)
+            return self.undecodable("", RULE, error)
         return FINE.union(*map(self.call, calls))
 
 
@@ -273,7 +270,8 @@ def _calls(part: Any, given: int, where: str) -> Iterator[Call]:
         yield Call(name, len(args), (*map(str, kwargs),), where, given)
         yield from _mapped(name, kwargs, where)
     after = LINK if where == RULE else where
-    for each in _list(options.get("link")):
+    # The last task of a chain in a chord's header carries the chord's body.
+    for each in (*_list(options.get("link")), *_list(options.get("chord"))):
         yield from _calls(each, 1, after)
     for each in _list(options.get("link_error")):
         yield from _calls(each, _ERRBACK, after)

@@ -358,7 +358,7 @@ class _Flight:
         if (row := said_of(self._services).rows.get(rule.name)) is not None:
             # This takes its place.
             signature, passes = rule_store.signature_in(row["plan"]), False
-        faults = self._judge.signature(signature, RULE)
+        faults = self._judge.signature(signature)
         self._add(faults, due_ms, rule.name.encode(), passes=passes)
 
     def _passes(self, rule: Stored) -> bool:
