@@ -2,14 +2,18 @@
 
 import asyncio
 import math
+import re
 from datetime import datetime, timezone
 
 import pytest
 from celery import Celery
 
+from celery_delayq.core.servers.risks import NOTE, OK, WARNING
 from celery_delayq.errors import InvalidDueTime, InvalidOption
+from celery_delayq.operations import health
 from tests.app.support import FAR, LONG_AGO
 from tests.support.places import at
+from tests.support.shards import each
 
 
 def rows_of(*numbers, due=FAR):
@@ -86,8 +90,8 @@ def test_arguments_are_compared_as_they_are_sent(reconcile):
     rows = [("order:1", FAR, ((1, 2), {"b": 1, "a": moment})), ("order:2", FAR, ("\u00fc\n",))]
     reconcile(rows)
 
-    (key, due, ((one, two), more)), *others = rows
-    same = [(key, due, [[one, two], dict(reversed(more.items()))]), *others]
+    (key, due, (pair, more)), *others = rows
+    same = [(key, due, [pair, dict(reversed(more.items()))]), *others]
 
     assert counts(reconcile(same)) == {"unchanged": 2}
 
@@ -324,7 +328,8 @@ def test_what_was_changed_after_the_rows_were_read_waits_for_the_next_time(
     assert {key: due for key, (due, *_) in waiting().items()} == {
         "order:1": FAR + 60, "order:2": FAR, "order:4": FAR,
     }  # fmt: skip
-    assert counts(reconcile(rows_of(1, 2, 4), since=LONG_AGO)) == {"recent": 1, "unchanged": 2}
+    later = reconcile(rows_of(1, 2), since=LONG_AGO, remove=True)
+    assert counts(later) == {"recent": 2, "unchanged": 1}
 
 
 def test_what_it_cancelled_and_moved_comes_back_by_its_name(delayq_app, url):
@@ -474,3 +479,47 @@ def test_two_at_once_add_nothing_twice(between, reconcile, waiting):
 
     assert report.counts["recent"] + report.unchanged == 300
     assert len(waiting()) == 300
+
+
+def test_a_key_that_names_a_task_without_it_has_none(reconcile, add, redis):
+    other = add.apply_async((1,), delayq_at=FAR, delayq_key="other")
+    for holders in each("holders"):
+        redis.hset(holders, "order:1", other.id)
+
+    assert counts(reconcile(rows_of(1))) == {"scheduled": 1}
+
+
+LAST = "the last reconcile of tag"
+
+
+def lines(delayq):
+    """What health says of reconciles, all at the time of their notes."""
+    found = [line for line in health.lines(delayq.services) if line.name == "reconcile"]
+    return [(line.level, re.sub(r"\d+ s ago", "0 s ago", line.found)) for line in found]
+
+
+def test_health_tells_of_the_last_reconcile_of_each_tag(reconcile, delayq):
+    assert lines(delayq) == []
+    reconcile(rows_of(1, 2))
+    reconcile(rows_of(1), tag="other", dry_run=True)
+    assert lines(delayq) == [
+        (NOTE, f"{LAST} order, 0 s ago, read 2 rows, and mended 2 differences"),
+        (WARNING, f"{LAST} other, 0 s ago, a dry run, left 1 difference"),
+    ]
+
+    reconcile(rows_of(1), tag="other")
+    with pytest.raises(ZeroDivisionError):
+        reconcile(1 / 0 for _ in range(1))
+
+    ended = f"{LAST} order, 0 s ago, ended after 0 rows with ZeroDivisionError"
+    assert lines(delayq)[0] == (WARNING, ended)
+    assert lines(delayq)[1][0] == NOTE
+    reconcile(rows_of(1, 2))
+    assert lines(delayq)[0] == (OK, f"{LAST} order, 0 s ago, read 2 rows")
+
+
+def test_only_the_latest_tags_are_noted(delayq):
+    for tag in "abcb":
+        delayq.services.entries.note_reconciled(tag, tag, 2)
+    found = delayq.counts().reconciled
+    assert sorted((tag, line.split()[1]) for tag, line in found) == [("b", "b"), ("c", "c")]

@@ -194,7 +194,7 @@ _ENDED = Line(
     "its caller's log says why; run it again",
 )  # fmt: skip
 _DIFFERS = Line(
-    "reconcile", WARNING, "{} under tag {} differ from the rows of the last reconcile, {} ago{}",
+    "reconcile", WARNING, "the last reconcile of tag {}, {} ago{}, left {}",
     "its report says which; run it with dry_run=False, or with a higher most=",
 )  # fmt: skip
 
@@ -207,8 +207,8 @@ def _look(sight: Sight) -> Iterator[Line]:
         if last.error:
             yield _ENDED.filled(tag, ago, counted(last.rows, "row"), last.error)
         elif last.left:
-            dry = ", which was a dry run" if last.dry else ""
-            yield _DIFFERS.filled(counted(last.left), tag, ago, dry)
+            dry = ", a dry run" if last.dry else ""
+            yield _DIFFERS.filled(tag, ago, dry, counted(last.left, "difference"))
         else:
             found = f"the last reconcile of tag {tag}, {ago} ago, read {counted(last.rows, 'row')}"
             mended = f", and mended {counted(last.drift, 'difference')}" if last.drift else ""
