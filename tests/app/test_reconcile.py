@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 
 import pytest
 from celery import Celery
+from celery.exceptions import SoftTimeLimitExceeded
 
 from celery_delayq.core.servers.risks import NOTE, OK, WARNING
 from celery_delayq.errors import InvalidDueTime, InvalidOption
@@ -247,6 +248,21 @@ def test_a_bad_row_has_an_error_of_its_own_and_spoils_no_other(reconcile, waitin
     assert (case.place, isinstance(case.error, error), says in case.why) == (1, True, True), case
     assert {*waiting()} == {"order:1", "order:2"}
     assert not report
+
+
+class OutOfTime:
+    """A row during which the time limit of the calling task ends."""
+
+    def __iter__(self):
+        raise SoftTimeLimitExceeded
+
+
+def test_a_time_limit_is_no_error_of_a_row(reconcile, waiting):
+    with pytest.raises(SoftTimeLimitExceeded) as raised:
+        reconcile([*rows_of(*range(1000)), OutOfTime(), *rows_of(2000)], remove=True)
+
+    assert counts(raised.value.so_far) == {"scheduled": 1000}
+    assert len(waiting()) == 1000
 
 
 def test_a_second_row_of_a_key_is_refused_in_one_page_and_across_pages(reconcile, waiting):

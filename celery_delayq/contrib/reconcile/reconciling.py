@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from celery.app.task import Task
 from celery.canvas import Signature
+from celery.exceptions import SoftTimeLimitExceeded
 from kombu.serialization import dumps as serialize
 from kombu.serialization import loads as deserialize
 from kombu.transport import virtual
@@ -34,7 +35,13 @@ from kombu.utils.json import loads
 
 from ...core import clock
 from ...core.clock import TimeInput, When, from_ms
-from ...core.errors import DelayQError, InvalidOption, StoreError, UnreadableRecord
+from ...core.errors import (
+    DelayQError,
+    InvalidOption,
+    StoreError,
+    StoreForbidden,
+    UnreadableRecord,
+)
 from ...core.hooks import part_of
 from ...core.leaves import LEAVES, leaf
 from ...core.message.body import body_of, serializer_of, signature_of
@@ -56,6 +63,7 @@ from .report import LEFT, Case, Reconciled
 logger = logger_of(__name__)
 
 PAGE = 1000  # rows
+_NO_ROW_S_FAULT = (StoreError, StoreForbidden, SoftTimeLimitExceeded)
 _HALF = 0  # in place of a revision
 _PART, _LEAST = 10, 10  # a tenth of the tasks under the tag, and at least so many
 _TWICE = 2
@@ -283,7 +291,7 @@ class _Run:
                 if verdict.kind in (kinds.CHANGED, kinds.TAGGED):
                     verdict = self._change(verdict, row, found)
                 kind, why, *_ = verdict
-            except StoreError:
+            except _NO_ROW_S_FAULT:
                 raise
             except UnreadableRecord as error:
                 kind, why = kinds.UNREADABLE, error.why
@@ -302,6 +310,8 @@ class _Run:
                 fields = _fields_of(row)
                 key = checked_name("key", fields[0])
                 wanted = self._wanted(place, key, *fields[1:])
+            except _NO_ROW_S_FAULT:
+                raise
             except Exception as error:
                 self._refuse(place, key, error)
                 # Its task is no task without a row.
