@@ -1,5 +1,6 @@
 """Tasks of the store that a worker does not know, or cannot read, go back; none is lost."""
 
+import time
 from datetime import datetime, timedelta, timezone
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ KNOWING = "tests.worker.knowing"
 TURNED = "application/x-turned"  # its compression
 PLAIN = "tests.worker.plain"
 DISCARDED = r"Received unregistered task of type 'gone'"
+SCRIPTS = ("eval", "evalsha")
 LONG = 4 * PATIENCE  # a busy machine needs half a minute to run rabbitmqctl
 
 
@@ -372,7 +374,7 @@ def test_without_a_store_other_tasks_run_and_no_message_is_lost(apart, start, br
     assert unknown(project).count() == 20
 
 
-def test_a_full_store_leaves_it_to_the_broker(make_project, start, start_redis, broker):
+def test_a_full_store_leaves_it_to_the_broker_and_is_asked_once_a_second(make_project, start, start_redis, broker):
     redis = start_redis("--maxmemory-policy", "noeviction")
     project = make_project(broker_url=broker.url, delayq_url=redis.url())
     worker = start(project, options=("--no-delayq",))
@@ -382,6 +384,14 @@ def test_a_full_store_leaves_it_to_the_broker(make_project, start, start_redis, 
     redis.client().config_set("maxmemory", 1)
     worker.resume()
     worker.wait_log("left to the broker, until the store takes them")
+
+    def asked():
+        commands = redis.client().info("commandstats")
+        return sum(commands.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in SCRIPTS)
+
+    before, began = asked(), time.monotonic()
+    eventually(lambda: asked() >= before + 3)
+    assert asked() - before <= time.monotonic() - began + 2
 
     redis.client().config_set("maxmemory", 0)
 

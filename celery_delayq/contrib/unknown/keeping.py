@@ -215,7 +215,7 @@ class Keeper:
             for kept, said in self._ended(part) if ends else self._stored(part):
                 self._settle(kept, said)
         except StoreError as error:
-            self._defer(part)
+            self._defer(part, AGAIN)
             return error
         except Exception:
             logger.exception("messages could not be put back into the store")
@@ -302,10 +302,10 @@ class Keeper:
                 self._settled.append(kept)
             self._changed.notify_all()
 
-    def _defer(self, part: Iterable[Kept]) -> None:
+    def _defer(self, part: Iterable[Kept], most: float = SELDOM) -> None:
         with self._changed:
             for kept in part:
-                kept.pause = min(SELDOM, max(AGAIN, 2 * kept.pause))
+                kept.pause = min(most, max(AGAIN, 2 * kept.pause))
                 kept.again = clock.monotonic() + kept.pause
             self._changed.notify_all()
 
