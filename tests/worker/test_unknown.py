@@ -374,7 +374,9 @@ def test_without_a_store_other_tasks_run_and_no_message_is_lost(apart, start, br
     assert unknown(project).count() == 20
 
 
-def test_a_full_store_leaves_it_to_the_broker_and_is_asked_once_a_second(make_project, start, start_redis, broker):
+def test_a_full_store_leaves_it_to_the_broker_and_is_asked_once_a_second(
+    make_project, start, start_redis, broker
+):
     redis = start_redis("--maxmemory-policy", "noeviction")
     project = make_project(broker_url=broker.url, delayq_url=redis.url())
     worker = start(project, options=("--no-delayq",))
