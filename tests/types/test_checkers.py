@@ -27,6 +27,7 @@ VARIABLES = {
     "State": "State",
     "check()": "finding",
     "count": "count",
+    "edit()": "edits",
     "holder()": "holder",
     "isolated()": "shop",
     "load()": "loaded",

@@ -53,6 +53,7 @@ app.conf.update(
     delayq_timeout=2,
     delayq_transport_options={"health_check_interval": 10},
     delayq_undo=(60, 1000),
+    delayq_unknown_for=604800,
     delayq_url="redis://",
     delayq_wait_replicas=(1, 0.5),
 )
@@ -112,6 +113,15 @@ print([task.id for task in selection], selection.cursor, selection.bulk, selecti
 selection.reschedule(by=60)
 selection.run_now()
 selection.edit(priority=3)
+
+
+def priced(args: list[int], kwargs: dict[str, str]) -> "tuple[list[int], dict[str, str]] | None":
+    return None if "currency" in kwargs else (args, {**kwargs, "currency": "EUR"})
+
+
+edits = selection.edit(task={"shop.old": "shop.new"}, change=priced, dry_run=True)
+print(edits.first, edits.refused, edits.why, edits.of_rules, edits.is_complete, edits.bulk)
+print(edits.uncertain, edits.behind, edits.in_flight, edits.unreadable, edits.outstanding)
 selection.retry()
 selection.remove()
 selection.cancel(dry_run=True)
@@ -152,6 +162,7 @@ print(rule.is_made_when_due, rule.is_declared, rule.skipped, rule.overdue)
 if (skipped := rule.skip()) is not None:
     print(skipped.id, skipped.due.isoformat())
 print(rule.edit("0 6 * * *", tz="Europe/Berlin", dialect="cron"), rule.back_to_code())
+print(rule.rewrite(task="shop.new", change=priced))
 if (edited := rule.edited) is not None:
     print(edited.by, edited.at.isoformat(), edited.schedule, edited.tz)
 if (last_run := rule.last_run()) is not None:
