@@ -259,7 +259,7 @@ def test_lists_keys_and_channels_are_named_too(as_user, look):
         error(
             "rights",
             f"{user} use the store's keys: {{delayq:0}}:due, {{delayq:0}}:relay, "
-            "{delayq:0}:refused and 2 more",
+            "{delayq:0}:refused and 3 more",
             f"{grant} ~{{delayq:*}}:*",
         ),
         error("rights", f"{user} push to post, bills: due tasks wait", f"{grant} ~post ~bills"),

@@ -28,9 +28,6 @@ from typing import Any, NamedTuple
 from celery.app.task import Task
 from celery.canvas import Signature
 from celery.exceptions import SoftTimeLimitExceeded
-from kombu.serialization import dumps as serialize
-from kombu.serialization import loads as deserialize
-from kombu.transport import virtual
 from kombu.utils.json import loads
 
 from ...core import clock
@@ -44,7 +41,7 @@ from ...core.errors import (
 )
 from ...core.hooks import part_of
 from ...core.leaves import LEAVES, leaf
-from ...core.message.body import body_of, serializer_of, signature_of
+from ...core.message.body import as_received, body_of, encoded_as, signature_of
 from ...core.message.headers import warn_of_expiry
 from ...core.message.outgoing import dumps
 from ...core.services import HasServices, Services, services_of
@@ -167,25 +164,19 @@ class _Arguments:
         theirs = [[*draft.arguments[0]], {**draft.arguments[1]}]
         if theirs == [[*args], {**kwargs}]:
             return True
-        # As they are once they are sent: a tuple as a list, say.
-        kind, encoding, data = serialize([[*args], {**kwargs}], serializer=draft.serializer)
-        return bool(theirs == deserialize(data, kind, encoding, accept=[kind]))
+        return bool(theirs == as_received([[*args], {**kwargs}], draft.serializer))
 
     def _encoder(self, message: bytes) -> Callable[[Any, Any], bytes]:
         """Return the function that encodes arguments as a message has them, to compare bytes."""
         envelope = loads(message)
         body = body_of(envelope, self._app.conf.accept_content)
-        kind = serializer_of(envelope["content-type"])
-        coding = envelope["properties"].get("body_encoding")
+        if not isinstance(body, (list, tuple)):
+            return lambda _args, _kwargs: b"\n"  # no message has it
 
         def encode(args: Any, kwargs: Any) -> bytes:
-            _, _, data = serialize((args, kwargs, *body[2:]), serializer=kind)
-            if coding:
-                data = virtual.Channel.codecs[coding].encode(data)
+            _, _, data = encoded_as(envelope, (args, kwargs, *body[2:]))
             return bytes(dumps(data).encode())
 
-        if envelope["headers"].get("compression") or not isinstance(body, (list, tuple)):
-            return lambda _args, _kwargs: b"\n"  # no message has it
         return encode
 
 
@@ -556,8 +547,8 @@ def reconcile(
     Args:
         task: The task, or its name.
         rows: ``(key, due, args, kwargs)`` of each task that should wait, in any order: an iterator
-            of any length, read a thousand at a time. *due* is as for :meth:`schedule`; *args* and
-            *kwargs* can be left out.
+            of any length, read a thousand at a time. A due time is one as for :meth:`schedule`; the
+            last two can be left out.
         tag: The tag of these tasks. No task of another kind should have it.
         remove: Cancel the tasks under the tag that no row has the key of, once all rows were read;
             none if there are no rows.

@@ -186,13 +186,30 @@ def encode_into(envelope: dict[str, Any], body: Any) -> None:
         KeyError: the serializer is not known here.
         kombu.exceptions.EncodeError: the serializer cannot encode it.
     """
+    content_type, encoding, data = encoded_as(envelope, body)
+    envelope.update({"body": data, "content-type": content_type, "content-encoding": encoding})
+
+
+def encoded_as(envelope: Mapping[str, Any], body: Any) -> tuple[str, str, Any]:
+    """Return content type, encoding and data of a body, made as those of a message were.
+
+    Raises:
+        KeyError: the serializer is not known here.
+        kombu.exceptions.EncodeError: the serializer cannot encode it.
+    """
     made = serialization.dumps(body, serializer=serializer_of(envelope["content-type"]))
     content_type, encoding, data = made
     if compression := envelope["headers"].get("compression"):
         data, _ = compress(data, compression)
     if body_encoding := envelope["properties"].get("body_encoding"):
         data = virtual.Channel.codecs[body_encoding].encode(data)
-    envelope.update({"body": data, "content-type": content_type, "content-encoding": encoding})
+    return content_type, encoding, data
+
+
+def as_received(value: Any, serializer: str | None) -> Any:
+    """Return a value as it is once it was sent: in JSON, a tuple as a list, say."""
+    kind, encoding, data = serialization.dumps(value, serializer=serializer)
+    return serialization.loads(data, kind, encoding, accept=[kind])
 
 
 def options_after(embed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
