@@ -106,6 +106,14 @@ def test_a_task_under_the_key_without_the_tag_gets_it(reconcile, delayq, add):
     assert {*delayq.get(key="order:1").tags} == {"own", "order"}
 
 
+def test_a_tag_is_not_taken_for_another_part_of_the_record(reconcile, delayq, add):
+    policy = "60000:0000000000000"  # a grace of a minute, as a record has it
+    delayq.schedule(add.s(1), at=FAR, key="order:1", late="skip", grace=60)
+
+    assert counts(reconcile(rows_of(1), tag=policy)) == {"tagged": 1}
+    assert delayq.get(key="order:1").tags == (policy,)
+
+
 def test_only_a_reconcile_with_remove_cancels_what_has_no_row(reconcile, waiting, delayq, add):
     reconcile(rows_of(*range(5)))
     add.apply_async((1,), delayq_at=FAR, delayq_tags=["order"])

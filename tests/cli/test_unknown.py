@@ -1,12 +1,13 @@
 """Tasks that no worker knew, for operators: listed, named by `health`, counted, and removed."""
 
+import json
 import re
 
 import pytest
 
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR
-from tests.support.shards import with_one_shard
+from tests.support.shards import keys_of, with_one_shard
 
 TAG = "delayq:unknown"  # which a worker gives them
 
@@ -57,3 +58,17 @@ def test_health_and_the_doctor_name_them(app, alive, tasks, refused):
     assert re.match(wrong, sentence)
     assert "delayq cancel --state unknown --task NAME" in sentence
     assert re.search(wrong, " ".join(" ".join(refused("doctor")).split()))
+
+
+@pytest.mark.parametrize("since", [-(10**30), 10**30])
+def test_health_bears_a_header_of_another_program(app, alive, redis, refused, since):
+    alive(app)
+    odd = {"since": since, "times": 1, "why": "x"}
+    app.send_task("shop.old", task_id="a", headers={"odd": 0}, delayq_at=FAR, delayq_tags=[TAG])
+    records = keys_of("a")["records"]
+    record = redis.hget(records, "a")
+    says = b'"delayq_unknown": %s' % json.dumps(odd).encode()
+    redis.hset(records, "a", re.sub(rb'"odd": ?0', says, record))
+
+    assert app.delayq.get("a").headers["delayq_unknown"] == odd
+    assert any("did not know 1 task," in line for line in refused("health"))

@@ -1,5 +1,6 @@
 """Each kind of call that waits, beside new code that would not run it, and new code that would."""
 
+import base64
 import json
 import sys
 from dataclasses import dataclass, field
@@ -11,9 +12,10 @@ import pydantic
 import pytest
 from celery import Task, chain, chord, group
 
+from celery_delayq.contrib.preflight.judging import PLAIN
 from tests.app.support import FAR, arrive_in_protocol_1
 from tests.preflight.conftest import rows_of
-from tests.support.shards import put_message
+from tests.support.shards import each, put_message
 
 pytestmark = pytest.mark.libraries
 
@@ -232,6 +234,20 @@ def test_a_body_that_cannot_be_decoded(old, redis, look, body):
     assert look({"remind": one}) == [("remind", "undecodable", "task", 1)]
     gone = [("remind", "undecodable", "task", 1), ("remind", "unregistered", "task", 1)]
     assert look({}) == gone
+
+
+@pytest.mark.parametrize("kwargs", [[{}], [[]], "ab"], ids=str)
+def test_keyword_arguments_that_are_no_mapping_cannot_be_decoded(old, redis, look, kwargs):
+    for _ in range(TIMES):
+        old.send_task("remind", (1,), delayq_at=FAR)
+    plain, odd = (
+        base64.b64encode(json.dumps([[1], given, PLAIN]).encode()) for given in ({}, kwargs)
+    )
+    for key in each("records"):
+        for task_id, record in redis.hgetall(key).items():
+            redis.hset(key, task_id, record.replace(plain, odd))
+
+    assert look({"remind": one}) == [("remind", "undecodable", "task", TIMES)]
 
 
 @pytest.mark.parametrize("message", [b'{"headers": ', b'{"headers": 5, "properties": {"x": '])

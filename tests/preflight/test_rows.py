@@ -30,6 +30,12 @@ def test_a_row_has_how_many_the_first_one_and_what_to_do(old, new):
     assert found.problems == found.misfits
 
 
+def test_a_command_of_a_row_is_one_for_a_shell(old, new):
+    old.send_task("remind; x", delayq_at=FAR)
+    [row] = new().delayq.preflight().misfits
+    assert "edit --task 'remind; x' --to-task NEW" in row.advice
+
+
 def test_of_two_shapes_of_one_task_the_row_says_what_is_wrong_with_the_first(old, new):
     old.send_task("remind", (1, 2, 3), delayq_at=FAR + 1)
     old.send_task("remind", (1,), delayq_at=FAR)

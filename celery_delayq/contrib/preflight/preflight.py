@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from shlex import quote
 from typing import Any
 
 from kombu.utils.json import loads
@@ -271,7 +272,7 @@ class _Flight:
             is_plain = body[:1] == b'"' and b"\\" not in body
             payload = kind.decode(body[1:-1].decode() if is_plain else loads(body))
             args, kwargs, embed = payload
-            is_usual = type(args) is list and embed == PLAIN
+            is_usual = type(args) is list and type(kwargs) is dict and embed == PLAIN
             shape = (len(args), *kwargs) if is_usual else None
         except Exception as error:  # each serializer has its own
             return kind.faults | self._judge.undecodable(kind.task, TASK, error)
@@ -421,8 +422,10 @@ def _misfit(task: str, reason: str, where: str, level: str, tally: _Tally) -> Mi
     if level == WARNING and reason != QUEUE:
         advice = _PASSING
     due = None if due_ms == math.inf else from_ms(int(due_ms))
+    # Its commands are for a shell, and a rule's name may have spaces.
+    quoted = [quote(word) if isinstance(word, str) else word for word in words]
     return Misfit(
-        task, reason, where, level, tally.count, due, task_id, sentence, advice.format(*words)
+        task, reason, where, level, tally.count, due, task_id, sentence, advice.format(*quoted)
     )
 
 

@@ -240,7 +240,6 @@ class _Run:
         self._services, self._asked, self._selection = services, asked, selection
         self._task: Any = services.app.tasks[asked.signature["task"]]
         self._label = label_of(asked.signature["task"])
-        self._mark = f"\0{asked.tag}\0".encode()
         self._arguments = _Arguments(services)
         self._keys = _Keys()
         self._zone = services.timezone
@@ -382,8 +381,7 @@ class _Run:
         if not self._arguments.agree(found, args, kwargs):
             edit |= {"args": args, "kwargs": kwargs}
             differs.append("other arguments")
-        # JSON has no NUL, so nothing else in a record looks like this.
-        if self._mark not in record.text:
+        if self._asked.tag not in record.extras.tags:
             edit["add_tags"] = [self._asked.tag]
         if not differs and not edit:
             return _Verdict(kinds.UNCHANGED)

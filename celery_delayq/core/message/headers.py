@@ -99,7 +99,8 @@ def unknown_in(headers: Any) -> dict[str, Any]:
     types = {"why": str, "since": int, "times": int}
     # Any program may have written it.
     is_one = isinstance(given, dict) and all(
-        type(given.get(name)) is kind for name, kind in types.items()
+        type(given.get(name)) is kind and (kind is str or 0 <= given[name] <= LAST_MS)
+        for name, kind in types.items()
     )
     return {name: given[name] for name in types} if is_one else {}
 
