@@ -294,8 +294,9 @@ class Room:
     def make(self, waiting: int) -> None:
         """Raise the prefetch count, if so many messages wait."""
         qos = self._consumer.qos
-        # Each change is a round trip, so not for every message.
-        step = max(1, (self._consumer.initial_prefetch_count + self._raised) // 2)
+        # Each change is a round trip, so not for every message. A larger step would never come: no
+        # more messages wait than were let in, and those are so many above the raised ones.
+        step = max(1, self._consumer.initial_prefetch_count // 2)
         if getattr(qos, "max_prefetch", None) is None and waiting - self._raised >= step:
             qos.increment_eventually(waiting - self._raised)
             self._raised = waiting

@@ -23,6 +23,7 @@ TURNED = "application/x-turned"  # its compression
 PLAIN = "tests.worker.plain"
 DISCARDED = r"Received unregistered task of type 'gone'"
 SCRIPTS = ("eval", "evalsha")
+MANY = 400  # messages: some fifty times the prefetch count
 LONG = 4 * PATIENCE  # a busy machine needs half a minute to run rabbitmqctl
 
 
@@ -355,10 +356,11 @@ def test_one_that_is_killed_before_the_acknowledgement_does_not_put_it_back_twic
     wait_empty(project)
 
 
-def test_without_a_store_other_tasks_run_and_no_message_is_lost(apart, start, broker):
+@pytest.mark.parametrize("pool", ["solo", "threads"])
+def test_without_a_store_other_tasks_run_and_no_message_is_lost(apart, start, broker, pool):
     project, proxy = apart
-    worker = start_apart(project, start)
-    results = [call(project) for _ in range(20)]
+    worker = start_apart(project, start, pool=pool)
+    results = [call(project) for _ in range(MANY)]
     proxy.refuse()
     project.delayq.hand_over()
     worker.wait_log("left to the broker, until the store takes them")
@@ -366,12 +368,12 @@ def test_without_a_store_other_tasks_run_and_no_message_is_lost(apart, start, br
     others = [project.app.send_task("note") for _ in range(3)]
 
     assert [len(project.wait_runs(one)) for one in others] == [1] * 3
-    eventually(lambda: broker.unacked(project.queue) == 20, LONG)
+    eventually(lambda: broker.unacked(project.queue) == MANY, LONG)
     proxy.accept()
     for result in results:
         put_back(project, result)
     eventually(lambda: broker.unacked(project.queue) == 0, LONG)
-    assert unknown(project).count() == 20
+    assert unknown(project).count() == MANY
 
 
 def test_a_full_store_leaves_it_to_the_broker_and_is_asked_once_a_second(

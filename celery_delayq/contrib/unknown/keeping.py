@@ -131,9 +131,9 @@ class Keeper:
 
     @property
     def failing(self) -> int:
-        """How many messages wait longer than for one attempt."""
+        """How many messages wait longer than for one attempt; all, while the store is down."""
         with self._changed:
-            return sum(1 for kept in self._waiting if kept.pause)
+            return sum(1 for kept in self._waiting if kept.pause or self._is_away)
 
     def put(self, kept: Kept) -> None:
         """Take a message."""
@@ -147,7 +147,9 @@ class Keeper:
     def wait_settled(self, seconds: float) -> None:
         """Wait until all messages are settled, or their attempt has failed."""
         with self._changed:
-            self._changed.wait_for(lambda: all(one.pause for one in self._waiting), seconds)
+            self._changed.wait_for(
+                lambda: self._is_away or all(one.pause for one in self._waiting), seconds
+            )
 
     def settled(self) -> list[Kept]:
         """Return each message once that is to be acknowledged."""

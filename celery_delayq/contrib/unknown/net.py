@@ -103,6 +103,9 @@ class NetStep(bootsteps.StartStopStep):
                 # A loop without a hub cannot be woken while it waits for the next message.
                 self._keeper.wait_settled(SETTLED_WITHIN)
                 self._acknowledge()
+            else:
+                # Not only after its attempt, as there is one attempt a second.
+                self._room.make(self._keeper.failing)
         return None
 
     def _kept(self, message: Any, why: str) -> Kept | None:
