@@ -46,7 +46,7 @@ FORMS = [
         {"action": "reschedule", "value": "2100-01-01T00:00", "zone": "../x"},
         "zone is '../x'; expected a time zone that this machine knows, ",
     ),
-    (SEEN, {"action": "edit"}, "edit is None; expected one of args, kwargs, priority, expires, "),
+    (SEEN, {"action": "edit"}, "the task has all of these values already; nothing was changed"),
     (SEEN, {"action": "edit", "kwargs": '{"colour": 1}'}, "arguments is "),
     ("/paused", {**PAUSE, "kind": "planet"}, ""),
     ("/paused", {"action": "pause", "name": "mars"}, ""),
