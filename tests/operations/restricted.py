@@ -22,12 +22,18 @@ class RestrictedStore(Store):
         self.allow("~celery", f"~{CLOCK}", "+get")
         self._where = Endpoint(path=server.socket, db=3, username="delayq", password="secret")
         super().__init__(server)
+        self.raw.close()
         self.raw = server.client(db=3)
         self.set_ms(NOW_MS)
 
     def allow(self, *rights: str) -> None:
         """Change the user's rights: ``allow("-zadd")`` takes one away."""
         self._root.execute_command("ACL", "SETUSER", "delayq", *rights)
+
+    def close(self) -> None:
+        super().close()
+        for client in (self.raw, self._root):
+            client.close()
 
     def _client(self):
         return Connection(self._where)
