@@ -106,6 +106,12 @@ def test_a_task_under_the_key_without_the_tag_gets_it(reconcile, delayq, add):
     assert {*delayq.get(key="order:1").tags} == {"own", "order"}
 
 
+def test_of_two_times_in_the_past_either_is_now(reconcile):
+    reconcile(rows_of(1, due=LONG_AGO), late=True)
+
+    assert counts(reconcile(rows_of(1, due=LONG_AGO + 60), late=True)) == {"unchanged": 1}
+
+
 def test_a_tag_is_not_taken_for_another_part_of_the_record(reconcile, delayq, add):
     policy = "60000:0000000000000"  # a grace of a minute, as a record has it
     delayq.schedule(add.s(1), at=FAR, key="order:1", late="skip", grace=60)
