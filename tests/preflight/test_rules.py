@@ -47,6 +47,12 @@ def test_its_arguments_bind_or_not(look):
     ]
 
 
+def test_its_links_are_links(old, look):
+    signature = old.signature("report", (1,)).set(link=old.signature("other"))
+    old.delayq.every("daily", signature, DAILY, declared=False)
+    assert look({"report": one}) == [("other", "unregistered", "link", 1)]
+
+
 def test_a_paused_rule_is_looked_at_and_a_removed_one_is_not(rule, look, redis):
     rule.pause()
     assert look() == [("report", "unregistered", "rule", 1)]
