@@ -139,7 +139,7 @@ MISTAKES = {
         "or before_due=, which pick tasks, or all=True for every task": {
             "nothing selected": lambda _, delayq, __: delayq.select()
         },
-        "state is 'PENDING'; expected a State, or one of SCHEDULED, PAUSED, IN_FLIGHT, DEAD": {
+        "expected a State, or one of SCHEDULED, PAUSED, IN_FLIGHT, DEAD, UNKNOWN": {
             "a state of Celery's": lambda _, delayq, __: delayq.select(state="PENDING")
         },
     },

@@ -59,7 +59,7 @@ ENDS = {
 
 @pytest.mark.parametrize("pool", ENDS)
 def test_a_run_that_ends_while_its_result_backend_is_down_frees_it(without_backend, backend, pool):
-    project = without_backend("-P", pool, "-c", "8")
+    project = without_backend("-P", pool, "-c", "8", delayq_unknown_for=None)
     runs = {way: start(project, *way[:2], f"{way}", *way[2:]) for way in ENDS[pool]}
     backend.kill()
     for way, result in runs.items():
@@ -175,11 +175,13 @@ def test_a_run_of_which_its_pool_says_nothing_frees_it(make_project, start_worke
 
 
 @pytest.mark.parametrize("refused", ["unknown", "pickled"])
-def test_a_message_that_its_worker_refuses_frees_it(crew, refused):
+def test_a_message_that_its_worker_refuses_frees_it(make_project, start_worker, refused):
     """Its task is not known there, or its body is of a kind that the worker does not take."""
+    project = make_project(delayq_unknown_for=None)
+    start_worker(TASKS, env=project.env)
     signature = {
-        "unknown": crew.app.signature("nobody.knows"),
-        "pickled": crew.tasks["end"].s("succeed").set(serializer="pickle"),
+        "unknown": project.app.signature("nobody.knows"),
+        "pickled": project.tasks["end"].s("succeed").set(serializer="pickle"),
     }[refused]
-    crew.delayq.schedule(signature, after=0, key=refused, unique_until="finished")
-    wait_free(crew, refused)
+    project.delayq.schedule(signature, after=0, key=refused, unique_until="finished")
+    wait_free(project, refused)
