@@ -1237,9 +1237,6 @@ CUTS = {
     "an entry that is moved behind another one takes its key": Cut(
         "if index ~= keys.behind then take_key", "if true then take_key"
     ),
-    "a call asks again for an answer that may be forgotten": Cut(
-        'verdict == b"late" and self._may_have_run', "False", (Attempts, "repeat_after")
-    ),
     "a call that got a verdict ends before a copy of its request": Cut(
         "is_cut_off and self.has_run", "False", (Attempts, "wait_after")
     ),

@@ -364,11 +364,6 @@ SABOTAGES = (
         seed=9335,
     ),
     Sabotage(
-        "a call asks again for an answer that may be forgotten",
-        frozenset({"answer"}),
-        seed=FORGOTTEN,
-    ),
-    Sabotage(
         "a call that got a verdict ends before a copy of its request",
         frozenset({"late"}),
         seed=ENDED_TOO_SOON,
