@@ -9,6 +9,7 @@ pytestmark = pytest.mark.libraries
 SETTINGS = """
 import importlib.util
 
+USE_TZ = True  # the default of Django 5
 if importlib.util.find_spec("reminders"):
     INSTALLED_APPS = ["orders", "reminders"]
 """
