@@ -9,7 +9,7 @@ from celery_delayq.errors import InvalidOption
 from tests.app.support import envelope
 from tests.app.test_moving_along import names
 from tests.cli.conftest import ended, no_workers, project, run
-from tests.rules.support import DAILY, HOUR, every, runs, write
+from tests.rules.support import DAILY, HOUR, every, runs, set_fields, write
 from tests.support.shards import each
 
 __all__ = ["no_workers", "project", "run"]
@@ -64,6 +64,17 @@ def test_one_that_workers_declare_is_so_still(delayq, report, redis):
 
     again = delayq.rule("r")
     assert (again.is_declared, again.version, again.source) == (True, 3, rule.source)
+
+
+def test_what_was_set_since_the_rule_was_read_stays(delayq, report, rule):
+    every(delayq, "r", report.s(8), HOUR, replace=True)
+    assert rule.rewrite(task="digest")
+    again = delayq.rule("r")
+    assert (again.task, again.schedule) == ("digest", "every 3600 s")
+    write(delayq)
+    assert {task.args for task in delayq.tasks()} == {(8,)}
+    again.remove()
+    assert not again.rewrite(task="report")
 
 
 def test_its_links_get_new_names_by_a_mapping(delayq, report):
@@ -131,6 +142,16 @@ def test_the_command_fits_one_or_all(delayq, report, run):
         "--to-task and --with take no schedule."
     )
     assert "without names" in said("r", "--all", "--to-task", "digest", status=2)[-1]
+
+
+def test_a_rule_of_a_later_release_is_named_and_the_others_are_fitted(delayq, report, redis, run):
+    every(delayq, "r", report.s(7), DAILY)
+    every(delayq, "s", report.s(8), DAILY)
+    set_fields(redis, "r", plan=lambda plan: plan.replace("[1,", "[9,", 1))
+    result = ended(run("rules", "edit", "--all", "--to-task", "report=digest", "--yes"), 1)
+    first, *rest = result.output.splitlines()
+    assert first == "rule s has the task digest"
+    assert rest[0].startswith("rule r cannot be read: ")
 
 
 def test_the_command_says_which_rule_does_not_fit(delayq, report, run):

@@ -149,6 +149,7 @@ def rules(
         ctx.exit(1)
 
 
+_UNREAD = "rule {} cannot be read: {}"
 _OF_EDIT = "--schedule, --tz, --dialect, --to-task, --with and --back-to-code are of edit."
 _NEEDS = (
     "edit needs --schedule, with or without --tz and --dialect; or --to-task or --with; or "
@@ -267,17 +268,23 @@ def _act(ctx: click.Context, rule: Rule | None, name: str, action: str) -> bool:
 def _change_all(
     ctx: click.Context, services: Services, action: str, edit: Edit, *, yes: bool
 ) -> None:
-    """Change all rules; but for an edit, also those that this version cannot read."""
+    """Change all rules, also those that this version cannot read, if that can be done."""
     from .. import rule_store
     from . import face
 
-    all_of_them = rule_store.each(services.entries)
-    names = sorted({rule.name for rule in all_of_them if not rule.is_removed})
+    if action == "edit":
+        read, unread = face.all_rules(services)
+        names = [rule.name for rule in read]
+    else:
+        all_of_them = rule_store.each(services.entries)
+        names, unread = sorted({rule.name for rule in all_of_them if not rule.is_removed}), {}
     if names and not yes:
         confirm(f"{action} {counted(len(names), 'rule')}?")
     if action == "edit":
         answers = [_edit(ctx, services, name, edit) for name in names]
-        if not all(answers):
+        for name, why in unread.items():
+            ctx.obj.error(plain(_UNREAD.format(name, why)))
+        if unread or not all(answers):
             ctx.exit(1)
         return
     done = sum(face.change(services, name, action) for name in names)
@@ -303,7 +310,7 @@ def _list(ctx: click.Context, services: Services, names: tuple[str, ...], *, as_
     _show(ctx, [rule for rule in read if not names or rule.name in names], as_json=as_json)
     for name, why in unread.items():
         if not names or name in names:
-            ctx.obj.error(plain(f"rule {name} cannot be read: {why}"))
+            ctx.obj.error(plain(_UNREAD.format(name, why)))
 
 
 def _show(ctx: click.Context, found: list[Rule], *, as_json: bool) -> None:

@@ -173,8 +173,12 @@ class Rule:
             InvalidOption: an argument is none, or this app has no such task.
             TypeError: the arguments do not fit the task.
         """
-        services, stored = self._services, self._stored
+        services = self._services
         Edit(task=task, change=change).check_names(services)
+        # As it is now: this object may have been read long ago.
+        stored = store.find(services.entries, self.name)
+        if stored is None or stored.is_removed:
+            return False
         new = rewritten(services.app, plan_in_code(stored), task, change)
         if new is None:
             return False
