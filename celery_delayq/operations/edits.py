@@ -171,7 +171,8 @@ class Draft:
             args, kwargs = shown(self._app, *self.arguments) if self.is_readable else ("?", "?")
         linked = [str(part["task"]) for part in signatures_in(self._body)]
         if self.is_canvas:
-            linked += leaf("canvas").names_in(self.arguments[0])
+            messages = map(loads, leaf("canvas").messages_of(self._body))
+            linked += [str(message["headers"].get("task")) for message in messages]
         call = args if self.is_canvas else f"{self.task} {args} {kwargs}"
         return ", ".join([call, *linked])
 

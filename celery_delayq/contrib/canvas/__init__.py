@@ -12,6 +12,6 @@ The entry has the id of the canvas's result, so ``result.id`` cancels and resche
 """
 
 from .launching import configured
-from .scheduling import messages_of, names_in, parts_of, renamed, schedule, task_ids
+from .scheduling import messages_of, parts_of, renamed, schedule, task_ids
 
-__all__ = ["configured", "messages_of", "names_in", "parts_of", "renamed", "schedule", "task_ids"]
+__all__ = ["configured", "messages_of", "parts_of", "renamed", "schedule", "task_ids"]

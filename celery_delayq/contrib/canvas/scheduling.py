@@ -267,12 +267,6 @@ def parts_of(body: Any) -> list[tuple[str, bytes | None]]:
     return [(task_id, messages.get(task_id)) for task_id in task_ids(body)]
 
 
-def names_in(args: Any) -> list[str]:
-    """Return the names of the tasks of a canvas's first parts, from a launch's arguments."""
-    messages = (loads(step["message"]) for step in args[0] if "message" in step)
-    return [str(message["headers"].get("task")) for message in messages]
-
-
 def renamed(args: Any, names: Mapping[str, str], accept: Any) -> bool:
     """Give the tasks of a canvas's parts new names, in a launch's arguments.
 

@@ -1,23 +1,10 @@
 """``./tests/run recurring NAME``: run one of the trials."""
 
-import signal
 import sys
-from importlib import import_module
+
+from tests.lab.trials import run
 
 NAMES = ("kills", "beside", "load", "rest", "django", "clocks", "leaving")
 
-
-def main() -> int:
-    # By default SIGTERM skips every clean-up; so it becomes an orderly end.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    name = sys.argv[1] if len(sys.argv) > 1 else ""
-    if name not in NAMES:
-        print(f"./tests/run recurring {{{','.join(NAMES)}}} [--help]", file=sys.stderr)
-        return 2
-    sys.argv[:2] = [f"./tests/run recurring {name}"]
-    status: int = import_module(f"tests.lab.recurring.{name}").main()
-    return status
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("recurring", NAMES))
