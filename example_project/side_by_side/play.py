@@ -93,10 +93,16 @@ class Play:
         self._watch(call)
 
     def _deployed(self):
-        [call] = self._before(9, ("fay",), self._deploy)
+        if self._plain.status is not None:
+            self._plain.stop()
+            self._plain.start()
+            self._plain.wait_ready()
+            self._say("a supervisor starts the worker again", "")
+        [call] = self._before(12, ("fay",), self._deploy)
         self._wait(lambda: DISCARDED in self._plain.said(), NOT_COMING + self._until(call))
-        unknown = delayed.delayq.select(state="unknown")
-        self._wait(unknown.count, self._until(call) + LATEST)
+        self._wait(
+            lambda: delayed.delayq.select(state="unknown").count(), self._until(call) + LATEST
+        )
         self._say(self._of_plain(call), "fay is kept: no worker knows its task")
         [(old, new)] = NAMES.items()
         said = self._delayed.command("edit", "--task", old, "--to-task", new, "--yes")
