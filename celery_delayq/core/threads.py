@@ -189,7 +189,7 @@ def gather(*calls: Callable[[], Any]) -> list[Any]:
     Raises:
         Exception: what the first of the calls that failed raised, after all have ended.
     """
-    if len(calls) == 1 or not AT_ONCE.get():
+    if len(calls) <= 1 or not AT_ONCE.get():
         return [call() for call in calls]
     made = [Future[Any]() for _ in calls]
     for call, answer in zip(calls[:-1], made, strict=False):

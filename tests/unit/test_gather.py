@@ -20,6 +20,7 @@ def at_once():
 
 def test_calls_are_made_one_after_the_other_by_default():
     made = []
+    assert gather() == []
     assert gather(lambda: made.append(1), lambda: made.append(2), lambda: 3) == [None, None, 3]
     assert made == [1, 2]
 

@@ -72,3 +72,8 @@ def test_a_form_that_is_none_is_refused_and_changes_nothing(app, browser, task, 
     assert app.delayq.get("a") == task
     assert app.delayq.pauses() == []
     assert not app.delayq.rule("r").is_paused
+
+
+def test_a_question_about_no_task_is_refused(browser):
+    page = browser.get("/selected?action=cancel")
+    assert (page.status, page.said.startswith("no task is ticked")) == (400, True)

@@ -56,6 +56,7 @@ from .views import one_task, state_of
 from .visit import LONGEST, Answer, Visit, answered, check_signed, led, signed_url
 from .words import ENDS, FILTERS, TIMES, in_url, picked
 
+_NO_TICK = "no task is ticked; tick some, or change all that match the filter"
 _FAILED = "failed"  # beside the values of Outcome
 _WAITING = [State.SCHEDULED.value, State.PAUSED.value]
 _OF_ACTION = ("action", "value", "bulk", "by")
@@ -79,7 +80,7 @@ def selected(visit: Visit) -> Response:
     action, form = action_for_many(visit), visit.request.form
     ones = [ticked(text) for text in form.getlist("one")]
     if not ones:
-        raise BadRequest("no task is ticked; tick some, or change all that match the filter")
+        raise BadRequest(_NO_TICK)
     options = options_of(visit, action)
     if "sure" not in form:
         fixed = {
@@ -106,6 +107,8 @@ def _question(visit: Visit, values: MultiDict[str, str]) -> Response:
     action = action_for_many(visit)
     ticks = values.getlist("one")
     ones = [ticked(text)[0] for text in ticks]
+    if not ones:
+        raise BadRequest(_NO_TICK)
     first = ones[:_FIRST]
     read = gather(*(partial(visit.delayq.get, each) for each in first))
     rows = _rows(visit, dict(zip(first, read, strict=True)), action)
