@@ -1,6 +1,7 @@
 """Tasks of the store that a worker does not know, or cannot read, go back; none is lost."""
 
 import time
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from kombu import compression
 from celery_delayq import State
 from celery_delayq.errors import AlreadyScheduled
 from tests.lab.faults.proxy import Proxy
+from tests.support.places import take
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
 
@@ -431,3 +433,29 @@ def test_the_same_call_under_its_id_is_enough(apart, start, broker):
     worker.wait_log(f"task {task_id}.*: dropped, as the same call waits")
     eventually(lambda: broker.unacked(project.queue) == 0, LONG)
     assert 3500 < seconds_until(project, project.delayq.get(task_id)) <= 3600
+
+
+def test_one_that_dies_before_its_broker_has_confirmed_it_stays_as_a_dead_task(
+    apart, start, broker
+):
+    project, _ = apart
+    project.worker_url["delayq_unknown_for"] = 1
+    worker = start_apart(project, start)
+    result = call(project, 1)
+    project.delayq.hand_over()
+    since = put_back(project, result).headers["delayq_unknown"]["since"]
+    worker.stop()
+    project.delayq.run_now(result.id)
+    project.delayq.hand_over()
+    # The entry that delivered it is under its lease until the broker confirms the message.
+    call(project, 1, task_id=result.id)
+    leased = take(project.delayq, "leased", result.id)
+    eventually(lambda: time.time() * 1000 - since > 1000)
+
+    start_apart(project, start).wait_log(f"task {result.id}.*is being published")
+    [steps] = project.delayq.services.steps_by_shard()
+    with closing(steps):
+        assert steps.ack(leased) == 1
+
+    eventually(lambda: (task := project.delayq.get(result.id)) and task.state is State.DEAD)
+    eventually(lambda: broker.unacked(project.queue) == 0, LONG)

@@ -3,7 +3,7 @@
     put --> waiting --an attempt--> stored, or already there ----> settled: to acknowledge
               ^ |                     | dead, or expired --------> settled, and its key is free
               | |                     v
-              +-'------ the store is down or full: 1 s; another task has the id: 1, 2, 4 ... 60 s
+              +-'------ the store is down or full: 1 s; its id is in use: 1, 2, 4 ... 60 s
 
 A message that is not settled is not acknowledged, so its broker keeps it. That it was stored is
 marked in the same step; so if a worker dies in between, it is not stored again, and a message that
@@ -12,6 +12,7 @@ was cancelled meanwhile does not come back.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from celery.app.task import Context
 
 from ...core import clock
 from ...core.clock import When, after, at
-from ...core.errors import AlreadyScheduled, AlreadyTaken, DelayQError, StoreError
+from ...core.errors import AlreadyScheduled, AlreadyTaken, DelayQError, InFlight, StoreError
 from ...core.message.body import has_body
 from ...core.message.headers import HOLD_HEADER, UNKNOWN_HEADER, Hold, identity_of
 from ...core.scheduling.intercept import ONCE, Interceptor, Request
@@ -32,7 +33,7 @@ from ...core.services import Services, mark_revoked
 from ...core.store import NewEntry, Outcome, Receipt
 from ...core.store.entries import DEAD, OldEntry, restore
 from ...core.store.keys import shard_of
-from ...core.store.record import UNKNOWN_TAG, Extras
+from ...core.store.record import UNKNOWN_TAG, Extras, State
 from ...core.store.values import Cancelled
 from ...core.text import counted, lasting, logger_of
 from ...core.threads import OwnThread
@@ -275,8 +276,8 @@ class Keeper:
         record = self._entry(kept, is_dead=True).new.record
         old = OldEntry(kept.task_id, now_ms, None, record, DEAD, now_ms, error=kept.why)
         (answer,) = restore(self._services.entries, [old])
-        if isinstance(answer, AlreadyScheduled) and self._is_there(kept):
-            return None
+        if isinstance(answer, AlreadyScheduled):
+            return self._met(kept, answer)
         return answer if isinstance(answer, DelayQError) else None
 
     def _settle(self, kept: Kept, said: Receipt | DelayQError | None) -> None:
@@ -291,11 +292,12 @@ class Keeper:
             logger.warning(_STORED, *who, kept.why, lasting(kept.delay))
         elif isinstance(said, AlreadyTaken):
             logger.info(_TAKEN, *who)
-        elif isinstance(said, AlreadyScheduled) and self._is_there(kept):
+        elif isinstance(said, AlreadyScheduled) and self._met(kept, said) is None:
             logger.info(_HERE, *who)
         else:
             if not kept.pause:
-                logger.error(_OTHER, *who, kept.why, said)
+                level = logging.INFO if isinstance(said, InFlight) else logging.ERROR
+                logger.log(level, _OTHER, *who, kept.why, said)
             self._defer([kept])
             return
         with self._changed:
@@ -311,7 +313,10 @@ class Keeper:
                 kept.again = clock.monotonic() + kept.pause
             self._changed.notify_all()
 
-    def _is_there(self, kept: Kept) -> bool:
-        """Whether the entry that has its id is the same call."""
+    def _met(self, kept: Kept, refusal: AlreadyScheduled) -> AlreadyScheduled | None:
+        """Return ``None`` if the same call waits under its id: then this message is not needed."""
         entry = self._services.entries.find(kept.task_id)
-        return entry is not None and has_body(entry.message, kept.message.body)
+        if entry is None or not has_body(entry.message, kept.message.body):
+            return refusal
+        # It may be the entry that delivered this message, and leaves once the broker confirms it.
+        return InFlight(kept.task_id) if entry.state is State.IN_FLIGHT else None
