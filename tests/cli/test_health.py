@@ -22,7 +22,7 @@ def test_health_prints_one_word_if_all_is_well(app, alive, said):
         "healthy": True,
         "problems": [],
         "paused": [],
-        "unknown_tasks": [],
+        "notes": [],
     }
 
 
@@ -33,7 +33,7 @@ def test_health_without_a_scanner_ends_with_status_1(app, refused):
         "healthy": False,
         "problems": [NOBODY],
         "paused": [],
-        "unknown_tasks": [],
+        "notes": [],
     }
 
 

@@ -291,6 +291,24 @@ def test_a_released_one_waits_for_its_eta(project):
     assert 3500 < seconds_until(project, task) <= 3600
 
 
+def test_those_of_several_shards_keep_their_keys_until_they_have_run(
+    make_project, start, broker_conf
+):
+    project = make_project(delayq_shards=3, **broker_conf)
+    project.worker = start(project)
+    keys = [f"key {number}" for number in range(12)]
+    results = [call(project, 1, key=key, unique_until="finished") for key in keys]
+    for result in results:
+        put_back(project, result)
+
+    assert project.delayq.counts().unknown == unknown(project).count() == len(keys)
+    assert [project.delayq.get(key=key).id for key in keys] == [one.id for one in results]
+    assert go_over_to(project, start) == len(keys)
+    for key, result in zip(keys, results, strict=True):
+        assert len(project.wait_runs(result)) == 1
+        eventually(lambda key=key: project.delayq.holder(key=key) is None)
+
+
 # The worker or the store ends in between.
 
 
@@ -329,6 +347,26 @@ def test_a_worker_that_is_killed_before_the_store_has_it_loses_nothing(apart, st
 
     assert put_back(project, result).headers["delayq_unknown"]["times"] == 1
     eventually(lambda: broker.unacked(project.queue) == 0, LONG)
+
+
+def test_a_worker_that_ends_before_the_store_has_it_ends_at_once_and_loses_nothing(
+    apart, start, broker
+):
+    project, proxy = apart
+    worker = start_apart(project, start)
+    results = [call(project) for _ in range(20)]
+    proxy.refuse()
+    project.delayq.hand_over()
+    worker.wait_log("left to the broker, until the store takes them")
+
+    assert worker.stop() == 0
+
+    proxy.accept()
+    start_apart(project, start)
+    for result in results:
+        assert put_back(project, result).headers["delayq_unknown"]["times"] == 1
+    eventually(lambda: broker.unacked(project.queue) == 0, LONG)
+    assert unknown(project).count() == len(results)
 
 
 @pytest.mark.parametrize("since", ["waits", "cancelled"])

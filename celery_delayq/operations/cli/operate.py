@@ -273,15 +273,15 @@ def health(ctx: click.Context, /, here: bool, as_json: bool, **given: Any) -> No
         problems = [line.sentence for line in found if line.is_problem]
         notes = [line for line in found if line.level == NOTE]
         paused = [line.sentence for line in notes if line.name == "pauses"]
-        unknown = [line.sentence for line in notes if line.name != "pauses"]
+        others = [line.sentence for line in notes if line.name != "pauses"]
         restarts = restarts_here(delayq) if here and not problems else {}
     if as_json:
         facts = {"healthy": not problems, "problems": problems, "paused": paused}
-        facts["unknown_tasks"] = unknown
+        facts["notes"] = others
         ctx.obj.echo(json.dumps({**facts, "restarts": restarts} if here else facts))
     else:
         again = [_RESTARTED.format(host, counted(n, "time")) for host, n in restarts.items()]
-        for line in [*problems, *paused, *unknown] or ["healthy", *again]:
+        for line in [*problems, *paused, *others] or ["healthy", *again]:
             ctx.obj.echo(advised(line))
     if problems:
         ctx.exit(1)
