@@ -11,6 +11,9 @@ Connections, servers, the network and ``celery_delayq.core.clock`` may be patche
 has the places that are left. It only shrinks: a place that it does not have is a problem, and so
 is a line without its places. ``--write`` takes out what is gone, and adds nothing. For the core it
 is empty: files with tests that are marked ``core``, the helpers beside them, and ``support/``.
+
+A log of CI has names alone, so a test's name has its subject: none begins with a word that needs
+the test before it, such as "it" or "but".
 """
 
 import ast
@@ -34,6 +37,30 @@ WITH_REPLIES = ("store/", "format/")
 # What a named tuple has; and what a test's own class gets at by the name of the class above it.
 OF_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
 KINDS = ("patch", "limit", "private", "reply")
+# The first words of a name that leans on the test before it.
+LEANING = re.compile(
+    "test_(an_earlier_one|also|and|but|else|here|it|its|nor|one_that|or|others|so|that|the_others?"
+    "|their|then|there|these|they|this|those)_"
+)
+LONGEST_NAME = 100
+# Folders whose tests still have such names.
+LEANING_IN: tuple[str, ...] = (
+    "app",
+    "browser",
+    "cli",
+    "django",
+    "format",
+    "operations",
+    "preflight",
+    "rules",
+    "selfcheck",
+    "store",
+    "testing",
+    "unit",
+    "versions",
+    "web",
+    "worker",
+)
 NETWORK = {"connect"}  # of whatever connection
 PATCHES = {"setattr", "delattr", "object", "patch"}
 
@@ -266,6 +293,30 @@ def text_of(counted: Counter[Place]) -> str:
     )
 
 
+def names_alone(file: str, text: str) -> Iterator[str]:
+    """What is wrong with the names of a file's tests, a line each."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if LEANING.match(node.name):
+                yield f"{file}: {node.name}: begins with a word that needs the test before it"
+            elif node.name.startswith("test_") and len(node.name) > LONGEST_NAME:
+                yield f"{file}: {node.name}: longer than {LONGEST_NAME} characters"
+
+
+def names_of_tests() -> Iterator[str]:
+    """The same of all tests, and the folders of `LEANING_IN` that have no such name."""
+    allowed = set(LEANING_IN)
+    for path in sorted(TESTS.rglob("*.py")):
+        file = path.relative_to(TESTS).as_posix()
+        found = [*names_alone(file, path.read_text(encoding="utf-8"))]
+        folder = file.split("/")[0]
+        if folder not in LEANING_IN:
+            yield from found
+        elif found:
+            allowed.discard(folder)
+    yield from (f"{folder}/: no such name is left; take it out of LEANING_IN" for folder in allowed)
+
+
 def in_core(file: str) -> bool:
     """Whether a test marked ``core`` is in that file, or uses it: a helper beside such tests."""
     path = TESTS / file
@@ -292,7 +343,7 @@ def main(options: list[str]) -> int:
     if "--write" in options:
         allowed &= seen
         LIST.write_text(text_of(allowed), encoding="utf-8")
-    found = list(problems(seen, allowed))
+    found = [*problems(seen, allowed), *names_of_tests()]
     kinds = Counter()
     for place, times in seen.items():
         kinds[place.kind] += times

@@ -74,7 +74,7 @@ def test_the_transcript_is_what_one_sees(shop, environment, shop_file, block):
         assert shape(said) == shape(shown), command
 
 
-def test_there_are_transcripts():
+def test_the_pages_have_transcripts():
     assert CLI.written_in("console")
 
 

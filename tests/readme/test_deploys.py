@@ -50,5 +50,5 @@ def test_a_new_argument_stops_the_roll_out(environment, shop_file, command):
     assert shape(said) == shape(SHOWN.text)
 
 
-def test_there_is_a_command_for_each_way():
+def test_the_page_has_a_command_for_each_way():
     assert COMMANDS == ["celery -A shop delayq preflight"] * 2

@@ -40,7 +40,7 @@ def folder(told, tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_its_tests_pass(told, folder):
+def test_the_tests_on_a_page_pass(told, folder):
     _, files, count = told
     without = [option for plugin in PLUGINS for option in ("-p", f"no:{plugin}")]
     done = subprocess.run(

@@ -101,3 +101,13 @@ def test_writing_the_list_takes_out_what_is_gone_and_adds_nothing(tmp_path, monk
     assert lint_tests.main(["--write"]) == 1
     assert listed(stored.read_text()) == counted(private=2)
     assert "app/test_x.py: limit: x: 1 more than in outside.txt" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["def test_it_ends(): ...", "async def test_but_not_twice(): ..."])
+def test_a_name_that_leans_on_the_test_before_it_is_a_problem(text):
+    (found,) = lint_tests.names_alone("app/test_x.py", text)
+    assert found.endswith("begins with a word that needs the test before it")
+
+
+def test_a_name_with_its_subject_stands_alone():
+    assert [*lint_tests.names_alone("app/test_x.py", "def test_items_end(): ...")] == []

@@ -60,7 +60,7 @@ def test_each_becomes_a_rule_or_is_refused(found, source):
     assert [name for name, (_, is_paused) in found["rules"].items() if is_paused] == ["off"]
 
 
-def test_its_calls_are_those_that_it_would_send(found, source):
+def test_a_scheduler_s_calls_are_those_that_it_would_send(found, source):
     queue = {"redbeat": "every:poll", "django-celery-beat": "every:hourly"}[source]
     assert found["runs"]["every:daily"] == [[1], {"big": True}, "celery"]
     assert found["runs"][queue] == [[], {}, "mail"]

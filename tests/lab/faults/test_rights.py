@@ -63,7 +63,7 @@ def test_the_documented_rights_suffice_for_everything(server, as_user, rights, c
     assert complaints(caplog) == []
 
 
-def test_they_suffice_for_a_relay(server, as_user, rights, caplog):
+def test_the_documented_rights_suffice_for_a_relay(server, as_user, rights, caplog):
     delayq = as_user(rights, broker="memory://")
     delayq.start()
     delayq.note.apply_async(delayq_at=LONG_AGO)
@@ -72,7 +72,7 @@ def test_they_suffice_for_a_relay(server, as_user, rights, caplog):
     assert complaints(caplog) == []
 
 
-def test_they_allow_nothing_of_other_keys(server, rights):
+def test_the_documented_rights_allow_nothing_of_other_keys(server, rights):
     client = server.root
     client.execute_command("ACL", "SETUSER", "delayq", "reset", "on", ">pw", *rights)
     foreign = [("GET", "other"), ("LPUSH", "celery", "x"), ("ZADD", "{other:0}:due", 1, "a")]

@@ -58,7 +58,7 @@ def test_a_keyed_slot_is_left_out_only_if_its_key_is_held():
     assert (free.lost, free.is_sound) == ((4000,), False)
 
 
-def test_or_if_an_earlier_one_was_written_after_it():
+def test_a_keyed_slot_is_left_out_if_an_earlier_one_was_written_after_it():
     late = [("a", 2000, 4800), ("c", 6000, 5000)]
     verdict = books(written=late, delivered=["a", "c"], held=[])
     assert (verdict.behind, verdict.is_sound) == (1, True)
