@@ -259,7 +259,7 @@ SETTINGS: tuple[Setting, ...] = (
         "100000; or 0",
         "How long, and of how many tasks, an undo can bring back what was cancelled, or moved by a "
         "change of many; 0 keeps nothing. If processes differ, the largest one counts, see "
-        "[Undo](../guide/changing-your-mind.md#undo).",
+        "[Undo](../guide/change.md#undo).",
         _is_undo,
     ),
     Setting(
@@ -268,7 +268,7 @@ SETTINGS: tuple[Setting, ...] = (
         "true or false",
         "true or false",
         "Workers make rules of `beat_schedule` and `add_periodic_task`, so you need no beat "
-        "process, see [Coming from beat](../coming-from/beat.md); needs `celery_delayq[rules]`.",
+        "process, see [From beat](../coming-from/from-beat.md); needs `celery_delayq[rules]`.",
         lambda value: isinstance(value, bool),
     ),
     Setting(

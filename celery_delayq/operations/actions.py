@@ -2,7 +2,7 @@
 
 ACTIONS --> cli/change.py   a command each, with help, question, progress and answers
         --> contrib/web     its buttons, and their answers
-        --> the docs        the table in guide/changing-your-mind.md
+        --> the docs        the table in guide/change.md
 
 The method of the same name stands on ``DelayQ``, on selections, and may stand on results.
 """

@@ -174,11 +174,11 @@ def tables() -> tuple[Table, ...]:
         Table(stored, ("key", "type", "content"), _keys()),
         Table(page("inside/protocol"), ("script", "what it does"), _scripts()),
         Table(
-            page("guide/changing-your-mind"),
+            page("guide/change"),
             ("method", "what it does", "of", "awaited", "command", "button", "history", "undo"),
             tuple(map(_change, ACTIONS.values())),
         ),
-        Table(page("guide/keys-and-tags"), who_stays.HEAD, (*who_stays.table(),)),
+        Table(page("guide/keys"), who_stays.HEAD, (*who_stays.table(),)),
         Table(page("reference/errors"), ("error", "is also", "what it means"), _errors()),
         Table(
             page("reference/metrics"),

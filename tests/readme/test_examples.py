@@ -51,7 +51,7 @@ def test_every_example_with_an_app_of_its_own_has_a_test_here():
         *(
             page(name).name
             for name in (
-                *("get-started", "guide/scheduling", "operate/cluster", "operate/sentinel"),
+                *("get-started", "guide/schedule", "operate/cluster", "operate/sentinel"),
                 "recipes/small",
             )
         ),
@@ -59,9 +59,9 @@ def test_every_example_with_an_app_of_its_own_has_a_test_here():
     assert {block.document for block in FILES} == {
         page(name).name
         for name in (
-            *("guide/django", "guide/django-tasks", "guide/reconcile", "guide/testing"),
+            *("guide/django", "guide/django-tasks", "guide/reconcile", "guide/test"),
             "operate/example",
-            *("recipes/small", "recipes/workflows"),
+            *("recipes/small", "guide/workflows"),
         )
     }
 
@@ -74,7 +74,7 @@ def test_the_example_of_types_gives_the_app_s_tasks_the_typed_class(module, plac
     for name, url in places.items():
         monkeypatch.setenv(name, url)
     made = module("typed")
-    run(example("guide/scheduling"), vars(made))
+    run(example("guide/schedule"), vars(made))
     assert isinstance(made.remind, DelayQTask)
     assert made.delayq.counts().scheduled == 1
 

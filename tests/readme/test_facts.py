@@ -33,7 +33,7 @@ FACTS = (
 # The most words of a section, as `wc -w` counts them; the first has the pages in no folder.
 BOUNDS = {
     "start": 700,
-    "guide": 11_900,
+    "guide": 12_700,
     "recipes": 1_300,
     "coming-from": 3_600,
     "operate": 15_200,

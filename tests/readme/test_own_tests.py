@@ -11,13 +11,13 @@ from tests.readme.document import ROOT, page
 
 PLUGINS = ("timeout", "xdist", "hypothesispytest", "valkey", "cacheprovider")
 RUNS = {
-    "first": ("guide/testing", ["test_shop.py"], 1),
+    "first": ("guide/test", ["test_shop.py"], 1),
     "scenes": (
-        "guide/testing",
+        "guide/test",
         ["conftest.py", "test_frozen.py", "test_topup.py", "test_without_pytest.py"],
         5,
     ),
-    "workflows": ("recipes/workflows", ["test_workflows.py", "workflows.py"], 3),
+    "workflows": ("guide/workflows", ["test_workflows.py", "workflows.py"], 3),
 }
 
 

@@ -94,7 +94,7 @@ def test_every_setting_that_a_text_names_is_one(document):
 
 
 def test_the_outcomes_are_those_that_there_are():
-    named = [row[0] for row in page("guide/changing-your-mind").rows("Outcomes")]
+    named = [row[0] for row in page("guide/change").rows("Outcomes")]
     assert named == [f"`{outcome.name}`" for outcome in Outcome]
 
 

@@ -146,7 +146,7 @@ class TaskOptions(TypedDict, total=False):
             "default): refuse the new task. `keep`: keep the waiting task. `replace`: replace it. "
             "`earliest`, `latest`: keep the one that is due first, or last. `debounce`: like "
             "`replace`, limited by `max_wait`. [Which of two tasks "
-            "stays](../guide/keys-and-tags.md).",
+            "stays](../guide/keys.md).",
             f"one of {', '.join(POLICIES)}",
             _one_of(POLICIES),
         ),
@@ -186,7 +186,7 @@ class TaskOptions(TypedDict, total=False):
         Option(
             "When the key is free: once the task is `delivered` (the default); or `finished`: has "
             "run, retries included. Not for a canvas. [How long a key "
-            "holds](../guide/keys-and-tags.md#how-long-a-key-holds).",
+            "holds](../guide/keys.md#how-long-a-key-holds).",
             " or ".join(_ENDS),
             _one_of(_ENDS),
         ),

@@ -63,7 +63,7 @@ class Judge:
     def stands_down(self) -> None:
         """Find nothing any more: Redis took a request for new that it has forgotten.
 
-        The docs say so (clocks.md), and what comes of it is no finding either.
+        The docs say so (times.md), and what comes of it is no finding either.
         """
         self._find = lambda _: None
 
@@ -236,7 +236,7 @@ class Judge:
         for other in self.calls.values():
             if other.began_us < call.ended_us or other is call:
                 continue
-            # Redis's clock was set back, before its change or since; see clocks.md.
+            # Redis's clock was set back, before its change or since; see times.md.
             if other.ended_us is not None and self._is_unproved(call, other.ended_us):
                 continue
             if about & self._keys.settled_by(other):
