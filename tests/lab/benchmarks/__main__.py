@@ -43,6 +43,7 @@ ORDER = (
     "growth",
     "worker_memory",
     "worker_start",
+    "weight",
     "adoption",
     "cluster",
     "hundred_scanners",

@@ -180,6 +180,47 @@ def _split(measure: str, redis: str, other: str, says: str) -> tuple[Line, ...]:
     )
 
 
+def _weight() -> tuple[Line, ...]:
+    worker = "worker with two children"
+    beside = (
+        ("call_s", "start and first call", "s"),
+        ("call_memory_mb", "a process that made it: memory", "MB"),
+        ("worker_s", f"{worker}: ready after", "s"),
+        ("worker_main_mb", "its main process: memory", "MB"),
+        ("worker_child_mb", "each child: memory", "MB"),
+        ("worker_threads", "threads of the main process", ""),
+        ("worker_connections", "connections to Redis", ""),
+    )
+    loaded = (("call", "a process that made a call"), ("worker", "a worker's main process"))
+    passed = (
+        ("sender", "functions in the sender"),
+        ("main", "functions in the worker's main process"),
+        ("child", "functions in its child"),
+        ("scripts", "scripts in Redis"),
+    )
+    return (
+        *(
+            Line(f"weight.delayq_{figure}", says, unit, f"plain_{figure}", "without the package")
+            for figure, says, unit in beside
+        ),
+        *(
+            Line(
+                f"weight.delayq_{process}_{what}",
+                f"{says}: {what} loaded",
+                "",
+                f"all_{what}",
+                "all",
+            )
+            for process, says in loaded
+            for what in ("modules", "lines")
+        ),
+        *(
+            Line(f"weight.passed_{place}", f"a task that never waits: {says}", "")
+            for place, says in passed
+        ),
+    )
+
+
 LINES: tuple[Line, ...] = (
     *_handover("direct_handover", "200,000"),
     *_handover("million_handover", "1,000,000"),
@@ -337,6 +378,7 @@ LINES: tuple[Line, ...] = (
             ("rss_mb", "RSS, shared pages twice", "MB"),
         )
     ),
+    *_weight(),
     *(
         line
         for broker in ("redis", "rabbitmq")

@@ -19,13 +19,13 @@ from tests.support.worker import QUIET, READY, ROOT
 
 SETTLED = 2.0  # seconds from "ready" until the memory is read; the first scan is over by then
 PLAIN = ("celery", "kombu", "redis", "packaging")
+SAME = [f"{name}=={metadata.version(name)}" for name in PLAIN]  # as in this environment
 
 
 def measure(lab: Lab) -> Figures:
     """Medians of six workers of each kind, one kind after the other; two processes each."""
-    same = [f"{name}=={metadata.version(name)}" for name in PLAIN]
     kinds = {
-        "plain": (python_with(lab.cache, "plain-celery", *same), {}),
+        "plain": (python_with(lab.cache, "plain-celery", *SAME), {}),
         "delayq": (sys.executable, {"BENCHMARK_DELAYQ": "1"}),
     }
     url = lab.server.url()
