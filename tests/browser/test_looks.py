@@ -101,7 +101,9 @@ def test_the_change_of_many_stays_in_sight(filled, site, look, width):
         ("/tasks?queue=billing&tag=renewal", 360, 740, 4),
     ],
 )
-def test_so_many_rows_of_a_list_are_seen(app, redis, site, look, path, width, height, most):  # noqa: PLR0917
+def test_a_list_shows_at_least_so_many_rows_at_once(  # noqa: PLR0917
+    app, redis, site, look, path, width, height, most
+):
     shop.fill(app, redis, waiting=200)
     page = look(site, path, width=width)
     page.set_viewport_size({"width": width, "height": height})

@@ -1,6 +1,5 @@
 """`delayq show`, `cancel` and `reschedule`: their output and exit status."""
 
-import json
 import math
 import re
 from datetime import datetime, timezone
@@ -59,27 +58,15 @@ def test_show_says_why_a_task_is_dead(app, said):
     assert re.match(r"\d+ s ago", told["dead_since"])
 
 
-def test_show_as_json_is_an_object(one, said):
-    [line] = said("show", "one", "--json")
-
-    facts = json.loads(line)
-    assert (facts["args"], facts["kwargs"]) == ([1, "ü"], {"y": 2})
-    assert facts["due"] == "2100-01-01T00:00:00+00:00"
-
-
-def test_arguments_that_may_not_be_decoded_are_shown_as_celery_logs_them(app, said):
-    app.send_task("t", (1,), task_id="one", serializer="pickle", delayq_at=FAR)
-
-    assert "args     (1,)" in said("show", "one")
-
-
-def test_arguments_that_a_call_hides_from_logs_are_not_shown(app, said):
+def test_arguments_that_are_hidden_or_may_not_be_decoded_are_shown_as_celery_logs_them(app, said):
     hiding = {"argsrepr": "(***)", "kwargsrepr": "{'card': ***}"}
     app.send_task("t", ("s3cret",), {"card": "s3cret"}, task_id="one", delayq_at=FAR, **hiding)
+    app.send_task("t", (1,), task_id="two", serializer="pickle", delayq_at=FAR)
 
-    for lines in (said("show", "one"), said("show", "one", "--json"), said("list", "--json")):
-        assert "s3cret" not in "".join(lines)
-        assert "{'card': ***}" in "".join(lines)
+    shown = said("show", "one")
+    assert {"args     (***)", "kwargs   {'card': ***}"} <= {*shown}
+    assert "s3cret" not in "".join(shown)
+    assert "args     (1,)" in said("show", "two")
 
 
 @pytest.mark.parametrize(
@@ -104,11 +91,6 @@ def test_one_of_several_that_is_not_cancelled_spoils_no_other(one, app, redis, r
     assert sentence in lines[1]
     assert (app.delayq.get("one"), app.delayq.get("two")) == (None, None)
     assert redis.hget("{delayq:0}:records", "newer") == b"? of another program"
-
-
-@pytest.mark.parametrize("line", [["cancel"], ["show"], ["reschedule", "one"]], ids=" ".join)
-def test_a_line_without_an_id_or_a_time_is_an_error_of_usage(misused, line):
-    misused(*line)
 
 
 @pytest.mark.parametrize(
@@ -146,14 +128,11 @@ def test_cancel_with_revoke_sends_a_task_that_has_left_to_the_workers(app, redis
     ],
     ids=["the app's", "UTC", "on a condition"],
 )
-@pytest.mark.parametrize("when", ["2031-05-06T09:08:09.250+02:00", "1935817689.25"])
-def test_reschedule_says_the_new_time_in_the_zone_asked_for(
-    delayq_app, url, run, *, when, options, time
-):
+def test_reschedule_says_the_new_time_in_the_zone_asked_for(delayq_app, url, run, options, time):
     app = delayq_app(url, timezone="Asia/Tokyo")
     app.send_task("t", task_id="one", delayq_at=FAR)
 
-    result = run("reschedule", "one", when, *options, app=app)
+    result = run("reschedule", "one", "2031-05-06T09:08:09.250+02:00", *options, app=app)
 
     assert result.output == f"task one rescheduled to {time}\n"
     assert app.delayq.get("one").due == datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC)
@@ -169,15 +148,6 @@ def test_each_of_several_has_its_own_new_time(one, app, run):
         "task two rescheduled to 2100-01-01 01:01:00.250 UTC",
     ]
     assert NOT_SCHEDULED.format("nobody") in result.stderr
-
-
-def test_a_word_that_is_not_a_time_is_named_in_a_sentence_and_moves_nothing(one, app, misused):
-    assert misused("reschedule", "one", "+5w") == (
-        "Error: Invalid value for 'WHEN': '+5w' is not a time; expected one before "
-        "2255-06-05: 2030-01-31T09:00, tomorrow 9:00, +1h30m from now (s m h d), Unix time in "
-        "seconds, or by:+30m from its due time"
-    )
-    assert app.delayq.get("one").due.timestamp() == FAR
 
 
 @pytest.mark.parametrize(("when", "delay"), [("by:+30m", 1800), ("by:-1h30m", -5400)])

@@ -66,13 +66,6 @@ def test_a_repair_says_what_it_found_and_does_asks_does_it_and_looks_again(app, 
     assert app.delayq.cancel("lost")
 
 
-@pytest.mark.usefixtures("on_a_terminal", "lost_place")
-def test_a_repair_without_a_yes_changes_nothing(redis, run):
-    result = run("check", "--repair", stdin="n\n")
-    assert (result.exit_code, redis.zcard(DUE)) == (1, 1)
-    assert result.output.endswith("Aborted!\n")
-
-
 @pytest.mark.usefixtures("lost_place")
 def test_a_repair_without_a_terminal_needs_yes(redis, run):
     result = run("check", "--repair")

@@ -67,14 +67,6 @@ def test_an_error_is_status_1_and_says_what_to_do(well, run):
     ) in result.output
 
 
-def test_a_warning_is_no_error(start_redis, delayq_app, alive, run):
-    app = delayq_app(start_redis("--save", "3600", "1").url())
-    alive(app)
-    result = run("doctor", app=app)
-    assert result.exit_code == 0
-    assert "\nwarning  persistence        the store's Redis loses " in result.output
-
-
 def test_json_is_an_object_a_line(well, run):
     result = run("doctor", "--json", app=well)
 
@@ -110,21 +102,6 @@ def test_the_doctor_takes_a_moment_and_leaves_nothing(well):
     assert b"{delayq:0}:records" in before
     assert scripts is well.delayq.services.scripts[0]
     client.close()
-
-
-def test_a_wrong_setting_is_a_sentence(delayq_app, url, refused):
-    app = delayq_app(url)
-    app.conf.delayq_batch_size = 0
-    assert refused("doctor", app=app) == [
-        "Error: delayq_batch_size is 0; expected a whole number of tasks from 1 to 1000"
-    ]
-
-
-def test_text_that_others_have_written_cannot_spoil_the_screen(app, run, redis):
-    redis.hset("{delayq:0}:meta", mapping={"schema": "1\n\x1b[31m", "shards": "1"})
-    result = run("doctor")
-    assert "\x1b" not in result.output
-    assert "error    agreement          the store has layout '1\\n\\x1b[31m', " in result.output
 
 
 def test_levels_have_colours():

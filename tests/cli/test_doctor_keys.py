@@ -49,37 +49,28 @@ def test_further_keys_are_counted_after_some(app, heard, redis, limits):
     assert look(app)[1:] == [(WARNING, "so do 2 more tasks", "the same")]
 
 
+@pytest.mark.parametrize(
+    ("is_purged", "arrange", "lines"),
+    [
+        (False, lambda **_: None, []),
+        (True, lambda redis, **_: redis.hset("unacked", "tag", "a message of no worker"), []),
+        (True, lambda heard, task_id, **_: heard["w"].update({task_id: ["active", {}]}), RUNS),
+        (True, lambda heard, **_: heard.clear(), []),
+    ],
+    ids=["its message waits", "its message comes again", "a worker has it", "a worker is silent"],
+)
+def test_a_key_whose_task_still_comes_or_runs_is_not_named(  # noqa: PLR0917
+    app, held, heard, redis, is_purged, arrange, lines
+):
+    if is_purged:
+        redis.delete("celery")
+    arrange(redis=redis, heard=heard, task_id=held.id)
+    assert look(app) == lines
+
+
 @pytest.mark.usefixtures("held")
-def test_a_key_whose_message_waits_is_not_named(app, heard):
-    assert look(app) == []
-
-
-@pytest.fixture
-def purged(held, redis):
-    """The same, and its message is in no queue."""
+def test_a_key_whose_task_finishes_meanwhile_is_not_named(app, heard, redis, monkeypatch):
     redis.delete("celery")
-    return held
-
-
-@pytest.mark.usefixtures("purged")
-def test_a_key_whose_message_the_broker_will_deliver_again_is_not_named(app, heard, redis):
-    redis.hset("unacked", "tag", "a message that no worker has acknowledged")
-    assert look(app) == []
-
-
-def test_a_key_whose_task_a_worker_has_is_not_named(app, purged, heard):
-    heard["w"] = {purged.id: ["active", {}]}
-    assert look(app) == RUNS
-
-
-@pytest.mark.usefixtures("purged")
-def test_no_key_is_named_while_a_worker_is_silent(app, heard):
-    heard.clear()
-    assert look(app) == []
-
-
-@pytest.mark.usefixtures("purged")
-def test_a_key_whose_task_finishes_meanwhile_is_not_named(app, heard, monkeypatch):
     finishing = lambda *_, **__: app.delayq.free(key="k") and heard  # noqa: E731
     monkeypatch.setattr("celery.app.control.Inspect._request", finishing)
     assert look(app) == RUNS

@@ -35,12 +35,6 @@ def test_history_shows_the_newest_step_first(app, said):
     ]
 
 
-def test_as_many_as_one_wants(app, said):
-    for number in range(5):
-        app.send_task("shop.add", task_id=f"a{number}", delayq_at=FAR)
-    assert [row.split()[3] for row in said("history", "--limit", "2")[1:]] == ["a4", "a3"]
-
-
 def test_json_has_a_line_for_each_event(app, said):
     schedule_and_cancel(app)
     cancelled, scheduled = map(json.loads, said("history", "--json"))
@@ -90,10 +84,9 @@ def test_a_change_of_many_is_one_line_that_says_how_to_list_its_tasks(app, run, 
     assert "not both" in run("history", "--bulk", bulk, "--id", "a1").output
 
 
-@pytest.mark.parametrize("name", ["", "x" * 10_000, "a\nb"])
-def test_a_name_that_is_none_changes_nothing(app, run, name):
+def test_a_name_that_is_none_changes_nothing(app, run):
     app.send_task("shop.add", task_id="a", delayq_at=FAR)
-    result = run("--as", name, "cancel", "a")
+    result = run("--as", "a\nb", "cancel", "a")
     assert result.exit_code == 2
     assert "expected text of 1 to 64 bytes" in result.output
     assert app.delayq.get("a") is not None

@@ -9,7 +9,6 @@ from contextlib import nullcontext
 import pytest
 
 from celery_delayq.operations.cli import output
-from celery_delayq.operations.cli.input import ids_read
 from tests.app.support import FAR, LONG_AGO
 from tests.cli.shop import shop
 from tests.operations.test_cli import HOSTILE
@@ -48,7 +47,7 @@ def test_an_id_that_no_line_can_have_is_left_out_and_that_is_said(many, app, run
     assert result.exit_code == 1
 
 
-def test_it_prints_one_or_the_other(misused):
+def test_a_list_of_ids_is_no_json(misused):
     assert misused("list", "--ids", "--json") == "Error: --json and --ids exclude each other."
 
 
@@ -104,7 +103,7 @@ def test_ids_from_standard_input_need_yes(many, app, run, command):
     assert len(waiting(app)) == 5
 
 
-def test_it_stops_where_redis_goes_away(between, many, app, run):
+def test_a_cancel_of_ids_from_standard_input_stops_where_redis_goes_away(between, many, app, run):
     between.before("cancel", lambda: AWAY if between.asked["cancel"] == 3 else None)
     result = run("cancel", "-", "--yes", stdin="task-0\ntask-1\ntask-2\ntask-3\n")
 
@@ -145,13 +144,6 @@ def test_a_task_is_cancelled_before_the_next_line_is_read(many, app, run):
     stdin = Lines(b"task-0\ntask-1\ntask-2\n", lambda: left.append(len(waiting(app))))
     run("cancel", "-", "--yes", stdin=stdin)
     assert left == [5, 4, 3, 2]
-
-
-def test_lines_are_read_one_by_one(monkeypatch):
-    stream = io.StringIO("a\nb\nc\n")
-    monkeypatch.setattr("sys.stdin", stream)
-    assert next(ids_read()) == "a"
-    assert stream.read() == "b\nc\n"
 
 
 def test_progress_counts_them(many, run, monkeypatch):

@@ -53,7 +53,9 @@ def ctrl_c(between, sigint):
     ids=["cancel", "reschedule", "run-now", "release"],
 )
 @pytest.mark.usefixtures("many")
-def test_it_ends_and_says_how_many(app, run, ctrl_c, *, line, script, said):
+def test_an_interrupted_change_of_a_selection_ends_and_says_how_many(
+    app, run, ctrl_c, *, line, script, said
+):
     ctrl_c(script)
 
     result = run(*line, "--all", "--yes")
@@ -70,7 +72,9 @@ def test_it_ends_and_says_how_many(app, run, ctrl_c, *, line, script, said):
     ("command", "step", "said"),
     [("retry", "reschedule", "2 tasks made due now"), ("remove", "cancel", "2 tasks removed")],
 )
-def test_so_it_does_with_dead_ones(app, run, limits, ctrl_c, *, command, step, said):
+def test_an_interrupted_change_of_dead_tasks_ends_and_says_how_many(
+    app, run, limits, ctrl_c, *, command, step, said
+):
     limits(selection_chunk=2)
     at(app.delayq, "dead", *"abcdef")
     ctrl_c(step)
@@ -83,7 +87,7 @@ def test_so_it_does_with_dead_ones(app, run, limits, ctrl_c, *, command, step, s
 
 
 @pytest.mark.usefixtures("many")
-def test_so_do_ids_of_standard_input(app, run, ctrl_c):
+def test_an_interrupted_cancel_of_ids_from_standard_input_ends_and_says_how_many(app, run, ctrl_c):
     ctrl_c("cancel")
 
     result = run("cancel", "-", "--yes", stdin="task-0\ntask-1\ntask-2\n")

@@ -6,7 +6,7 @@ from decimal import Decimal
 from uuid import UUID
 
 import pytest
-from celery import chain, group
+from celery import chain
 
 from tests.app.support import FAR, LONG_AGO
 from tests.app.test_reading import Mark
@@ -68,16 +68,13 @@ def test_arguments_that_cannot_be_json_are_null_beside_their_text(  # noqa: PLR0
 
 
 @pytest.mark.parametrize("accept", [["json", "pickle"], ["json"]], ids=str)
-@pytest.mark.parametrize(
-    "line", ["list", "list --json", "list --ids", "list --tag x --json", "show a", "show a --json"]
-)
+@pytest.mark.parametrize("line", ["list", "list --json", "show a", "show a --json"])
 def test_nothing_is_unpickled_to_be_shown(  # noqa: PLR0917
     delayq_app, url, printed, tmp_path, accept, line
 ):
     mark = tmp_path / "mark"
     app = delayq_app(url, accept_content=accept)
-    options = {"serializer": "pickle", "delayq_tags": ["x"]}
-    app.send_task("t", (Mark(mark),), task_id="a", delayq_at=FAR, **options)
+    app.send_task("t", (Mark(mark),), task_id="a", delayq_at=FAR, serializer="pickle")
 
     lines = printed(*line.split(), app=app)
 
@@ -136,9 +133,3 @@ def test_a_canvas_is_listed_as_what_it_is_and_its_arguments_are_not(app, printed
     assert (facts["args"], facts["kwargs"]) == (None, None)
     assert facts["argsrepr"].startswith("chain(shop.add")
     assert "secret" not in "\n".join([*printed("show", result.id), line, row])
-
-
-def test_the_canvas_of_a_group_is_one_task_to_the_commands(app, said):
-    task = app.signature("t")
-    result = group(task, task).delay_until(FAR)
-    assert said("cancel", result.id) == [f"task {result.id} cancelled"]

@@ -123,14 +123,10 @@ BARE = "Error: Name a --queue or a --task, or pass --all."
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ([], BARE),
         (["--yes"], BARE),
         (["--queue", "mail", "--task", "t"], BARE),
         (["--all", "--queue", "mail"], BARE),
-        (
-            ["--queue", "mail", "--dry-run"],
-            "counts all tasks, for --all; it takes no name.",
-        ),
+        (["--queue", "mail", "--dry-run"], "counts all tasks, for --all; it takes no name."),
     ],
 )
 def test_a_command_that_names_nothing_or_too_much_changes_nothing(app, run, command, words, why):

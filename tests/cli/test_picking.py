@@ -28,30 +28,18 @@ def tasks(app, redis):
         ([], ["refused", "parked", "due", "soon", "far"]),
         (["--overdue"], ["refused", "due"]),
         (["--overdue", "--due-from", str(LONG_AGO + 3)], ["due"]),
-        (["--overdue", "--due-before", str(LONG_AGO + 3)], ["refused"]),
-        (["--overdue", "--due-before", "+1h"], ["refused", "due"]),
         (["--overdue", "--tag", "x"], ["due"]),
         (["--overdue", "--queue", "broken"], ["refused"]),
-        (["--overdue", "--task", "none"], []),
         (["--due-before", "+1h"], ["refused", "parked", "due", "soon"]),
-        (["--due-before", "+10m"], ["refused", "parked", "due"]),
         (["--due-before", "-10m"], ["refused", "parked", "due"]),
         (["--due-from", "-10m"], ["soon", "far"]),
-        (["--due-from", "+0", "--due-before", "+1d"], ["soon"]),
         (["--due-from", "+1h29m60s"], ["far"]),
-        (["--tag", "x", "--due-before", "+1h"], ["due", "soon"]),
         (["--due", "1 Jan 2100"], ["far"]),
-        (["--due", "2 Jan 2100"], []),
-        (["--due", "31 Dec 2099"], []),
         (["--due", "..now"], ["refused", "parked", "due"]),
         (["--due", "in 2 h", "--due-from", "now"], ["soon"]),
-        (["--due", "now..1 Jan 2100", "--due-before", "1 Jan 2100"], ["soon"]),
-        (["--due-from", "1 Jan 2100"], ["far"]),
-        (["--due-from", "2 Jan 2100"], []),
         (["--due-before", "1 Jan 2100"], ["refused", "parked", "due", "soon"]),
         (["--due", "..+1h", "--overdue"], ["refused", "due"]),
         (["--dead"], ["dead"]),
-        (["--dead", "--queue", "celery"], []),
     ],
 )
 def test_a_list_has_the_picked_tasks(tasks, printed, options, expected):
@@ -66,16 +54,12 @@ MOVED = "rescheduled, each from its own due time"
     [
         ("cancel --overdue", "2 tasks would be cancelled"),
         ("run-now --overdue --tag x", "1 task would be made due now"),
-        ("cancel --dead", "1 task would be cancelled"),
         ("retry --dead", "1 task would be made due now"),
         ("remove --dead --queue broken", "1 task would be removed"),
         ("reschedule --due-before +1h by:+1h", f"5 tasks would be {MOVED}"),
-        ("cancel --due-from +1m --due-before +1h", "1 task would be cancelled"),
         ("release --overdue --tag x", "1 task would be released"),
-        ("cancel --queue broken --queue slow", "3 tasks would be cancelled"),
         ("cancel --dead --state paused", "2 tasks would be cancelled"),
         ("cancel --due ..now", "4 tasks would be cancelled"),
-        ("reschedule --due 2100-01-01 by:+1h", f"1 task would be {MOVED}"),
         ("cancel --all --limit 4", "4 tasks would be cancelled"),
         ("reschedule --tag x --limit 2 by:+1h", f"2 tasks would be {MOVED}"),
     ],
@@ -133,9 +117,7 @@ def test_a_pick_that_is_empty_is_refused_and_not_left_out(tasks, app, misused, c
     [
         ("-n 2", "3 more"),
         ("-n 0", "5 more"),
-        ("--tag x -n 1", "2 more"),
         ("--overdue -n 1", "1 more"),
-        ("--state Scheduled -n 1", "3 more"),
         ("--state paused -n 0", "1 more"),
         ("--dead -n 0", "1 more"),
         ("--queue celery -n 1", "there are more"),
@@ -158,7 +140,7 @@ def test_a_list_that_is_whole_says_nothing_more(tasks, run, options):
     assert run("list", *options.split()).stderr == ""
 
 
-def test_behind_a_cursor_it_is_not_known_how_many(tasks, printed, run):
+def test_behind_a_cursor_a_list_does_not_say_how_many_more_there_are(tasks, printed, run):
     cursor = json.loads(printed("list", "--json")[0])["cursor"]
     result = run("list", "-n", "1", "--cursor", cursor)
     assert result.stderr == "there are more; --limit ends this list at 1\n"

@@ -17,7 +17,7 @@ def test_a_screen_is_as_its_file_has_it(path):
     assert files()[path] == path.read_text(encoding="utf-8")
 
 
-def test_there_is_no_other_file():
+def test_the_folder_has_no_screen_beside_those_that_are_made():
     assert {*FOLDER.iterdir()} == {*files()}
 
 

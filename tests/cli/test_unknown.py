@@ -33,7 +33,7 @@ def test_a_selection_takes_them_by_this_state(app, tasks):
 
 
 @pytest.mark.parametrize("more", [{"tag": "x"}, {"state": ["unknown", "dead"]}])
-def test_it_stands_alone(app, more):
+def test_the_state_unknown_takes_no_tag_and_no_other_state(app, more):
     with pytest.raises(InvalidOption, match="UNKNOWN alone, without a tag or another state"):
         app.delayq.select(**{"state": "unknown", **more})
 

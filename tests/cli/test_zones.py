@@ -105,7 +105,7 @@ def test_an_offset_that_is_typed_counts(tokyo, run):
 
 
 @pytest.mark.parametrize("line", [["list"], ["show", "a"], ["cancel", "a"], ["history"]])
-def test_there_is_one_zone(tokyo, misused, line):
+def test_two_zones_at_once_are_wrong_usage(tokyo, misused, line):
     assert misused(*line, "--utc", "--local", app=tokyo) == (
         "Error: --utc and --local exclude each other."
     )

@@ -54,7 +54,7 @@ def args(app, name="a"):
     return [task.args for task in app.delayq.tasks(tag=f"every:{name}")]
 
 
-def test_its_entries_are_rules(app):
+def test_the_entries_of_beat_schedule_are_rules(app):
     app = app(a=ENTRY, b={"task": "report", "schedule": 30.0})
     app.add_periodic_task(60.0, app.tasks["report"].s(8), name="c")
 

@@ -73,7 +73,7 @@ def set_also(delayq, row, keys):
         store.put(delayq.services.entries, "put", "r", other)
 
 
-def test_with_another_key_it_has_one_row_and_the_run_of_that(delayq, every, rows):
+def test_a_rule_with_another_key_has_one_row_and_the_run_of_that(delayq, every, rows):
     for key in "abcdefgh":
         every(key)
         assert len(rows()) == 1

@@ -90,7 +90,7 @@ def test_what_a_worker_says_before_it_is_ready_is_declared(process):
 
 
 @pytest.mark.parametrize("says", ["web", "late", "exception", "exception then", "tenant"])
-def test_what_is_said_elsewhere_or_later_is_not(process, says):
+def test_what_is_said_elsewhere_or_later_is_not_declared(process, says):
     web, worker = process(), process()
     if says == "web":
         web.every("r")
@@ -146,7 +146,7 @@ def test_a_declared_rule_goes_ten_minutes_after_the_last_worker_that_said_it(pro
     assert names(new.look()) == ["kept"]
 
 
-def test_none_goes_while_a_worker_lives_that_says_it(process, redis):
+def test_no_declared_rule_goes_while_a_worker_lives_that_says_it(process, redis):
     old, new = process().every("r").begin(), process().begin()
     for _ in range(3):
         later(redis, minutes=9)
@@ -154,7 +154,7 @@ def test_none_goes_while_a_worker_lives_that_says_it(process, redis):
         assert names(new.look()) == ["r"]
 
 
-def test_none_goes_after_an_outage_of_all(process, redis):
+def test_no_declared_rule_goes_after_an_outage_of_all_workers(process, redis):
     process().every("r").begin()
     later(redis, is_alive=False, hours=1)
     new = process().begin()
@@ -200,7 +200,7 @@ def test_a_worker_of_another_app_removes_none(process, redis):
     assert names(other.look()) == ["r"]
 
 
-def test_one_that_somebody_removed_comes_back_with_the_next_worker_that_says_it(process, redis):
+def test_a_rule_that_somebody_removed_comes_back_with_the_next_worker_that_says_it(process, redis):
     worker = process().every("r").begin()
     worker.delayq.rule("r").remove()
     later(redis, minutes=3)

@@ -54,7 +54,7 @@ def test_code_that_says_another_rule_leaves_the_schedule_of_the_person(delayq, r
     assert (task.args, task.due) == ((8,), edited.next[0])
 
 
-def test_back_to_code_ends_it(delayq, rule, edited):
+def test_back_to_code_ends_an_edit(delayq, rule, edited):
     assert edited.back_to_code()
     write(delayq)
     found = delayq.rule("r")

@@ -56,7 +56,7 @@ def test_a_rule_that_is_no_longer_there_may_be_set_anew(delayq, report, redis):
     assert [task.args for task in delayq.tasks()] == [(9,)]
 
 
-def test_there_is_a_most_of_rules(delayq, report, limits):
+def test_a_store_has_at_most_so_many_rules(delayq, report, limits):
     shards = len(each("rules"))
     limits(rules_most=shards)
     names = [str(number) for number in range(40 * shards)]

@@ -170,7 +170,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(do, redis, source, delayq):
     assert stored(redis) == before
 
 
-def test_neither_a_dry_run_nor_an_import_calls_apply_async(run, app, put):
+def test_a_dry_run_or_an_import_calls_no_apply_async(run, app, put):
     class Locking(app.Task):
         def apply_async(self, *_, **__):
             raise AssertionError("a lock is taken")
@@ -357,7 +357,7 @@ def test_entries_can_be_named(do, put, delayq, run):
     assert (done.exit_code, "redbeat has no entry nobody" in done.output) == (1, True)
 
 
-def test_its_settings_say_where_redbeat_is(do, app, redis_server, run, delayq):
+def test_the_settings_of_redbeat_say_where_its_entries_are(do, app, redis_server, run, delayq):
     other = redis_server.client(db=2)
     other.hset("own:a", "definition", json.dumps(entry()))
     other.zadd("own::schedule", {"own:a": 1})

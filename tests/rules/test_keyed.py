@@ -36,7 +36,7 @@ def test_the_writer_looks_again_when_the_only_run_is_due(delayq, keyed, rest):
     assert rest() <= 2
 
 
-def test_it_looks_at_a_held_key_when_the_slot_comes(delayq, keyed, report, rest):
+def test_the_writer_looks_at_a_held_key_when_the_slot_comes(delayq, keyed, report, rest):
     report.s(1).set(delayq_key="k").delay_for(3600)
     every(delayq, "r", keyed, 3 * SECOND)
     assert rest() <= 3 < writing.AGAIN.total_seconds()
@@ -160,7 +160,7 @@ def test_of_the_runs_of_each_second_at_most_one_goes_after_half_a_minute_without
 
 
 @pytest.mark.parametrize("missed", ["one", "none"])
-def test_one_that_was_written_after_its_slot_is_spared_for_a_while(delivered, missed):
+def test_a_run_that_was_written_after_its_slot_is_spared_for_a_while(delivered, missed):
     assert delivered(before_latest_of_often, OFTEN, is_ahead=False, missed=missed)
     assert not delivered(ago(hours=1), OFTEN, is_ahead=False, missed=missed)
 
@@ -184,7 +184,7 @@ def test_a_missed_run_that_still_has_the_key_does_not_cost_the_latest_slot_its_r
     assert delayq.hand_over() == 1
 
 
-def test_one_that_is_paused_keeps_the_key(delayq, written, keyed, rest):
+def test_a_missed_run_that_is_paused_keeps_the_key(delayq, written, keyed, rest):
     written(before_latest, signature=keyed)
     delayq.pause(all=True)
     before = runs(delayq)
@@ -192,7 +192,7 @@ def test_one_that_is_paused_keeps_the_key(delayq, written, keyed, rest):
     assert runs(delayq) == before
 
 
-def test_one_that_runs_however_late_keeps_the_key(delayq, written, keyed, rest):
+def test_a_missed_run_that_runs_however_late_keeps_the_key(delayq, written, keyed, rest):
     written(before_latest, signature=keyed.set(delayq_late="run"))
     before = runs(delayq)
     rest()

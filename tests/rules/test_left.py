@@ -69,7 +69,7 @@ def process(app, delayq):
     return process
 
 
-def test_one_that_can_make_the_runs_writes_each_slot_though_four_cannot(
+def test_a_process_that_can_make_the_runs_writes_each_slot_though_four_cannot(
     delayq, report, scanners, wait, process
 ):
     processes = [*(process() for _ in range(4)), process(report)]
@@ -104,7 +104,7 @@ def test_the_trouble_is_told_when_all_have_failed(delayq, report, scanners, proc
     assert delayq.counts().scheduled == 1
 
 
-def test_one_that_failed_leaves_the_rule_alone_for_a_while_unless_it_is_changed(  # noqa: PLR0917
+def test_a_process_that_failed_leaves_the_rule_alone_for_a_while_unless_it_is_changed(  # noqa: PLR0917
     delayq, report, scanners, wait, process, caplog
 ):
     failures = lambda: caplog.text.count("cannot be made by this process")  # noqa: E731

@@ -31,7 +31,7 @@ def priced(args, kwargs):
 
 
 @pytest.mark.parametrize("task", ["digest", NAMES], ids=["a name", "names"])
-def test_it_has_the_new_task_and_writes_its_runs_anew(delayq, rule, task):
+def test_a_rewritten_rule_has_the_new_task_and_writes_its_runs_anew(delayq, rule, task):
     assert rule.rewrite(task=task)
     write(delayq)
 
@@ -54,7 +54,7 @@ def test_the_schedule_that_a_person_gave_and_a_pause_stay(delayq, rule):
     assert (delayq.rule("r").task, delayq.rule("r").schedule) == ("digest", DAILY)
 
 
-def test_one_that_workers_declare_is_so_still(delayq, report, redis):
+def test_a_declared_rule_that_is_rewritten_is_declared_still(delayq, report, redis):
     rule = every(delayq, "r", report.s(7), DAILY, version=3)
     for rules in each("rules"):
         if row := redis.hget(rules, "r"):
@@ -77,7 +77,7 @@ def test_what_was_set_since_the_rule_was_read_stays(delayq, report, rule):
     assert not again.rewrite(task="report")
 
 
-def test_its_links_get_new_names_by_a_mapping(delayq, report):
+def test_the_links_of_a_rewritten_rule_get_new_names_by_a_mapping(delayq, report):
     rule = every(delayq, "r", report.s(7).on_error(report.s()), DAILY)
     assert rule.rewrite(task=NAMES)
     write(delayq)

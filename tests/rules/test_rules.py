@@ -49,7 +49,7 @@ def killed_amid(delayq):
     return lambda change: store.change(shard, "r", change)
 
 
-def test_its_next_run_is_an_ordinary_task(delayq, report):
+def test_the_next_run_of_a_rule_is_an_ordinary_task(delayq, report):
     rule = every(delayq, "r", report.s(7), DAILY, tz="Europe/Berlin", tags=["tenant:7"])
     [task] = delayq.tasks()
     assert (task.task, task.args, task.tags) == ("report", (7,), ("tenant:7", "every:r"))

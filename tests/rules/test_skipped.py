@@ -134,7 +134,7 @@ def test_no_run_of_a_paused_rule_is_skipped(delayq, rule):
     assert rule.skip() is None
 
 
-def test_there_is_a_most_of_skips(delayq, report):
+def test_a_rule_has_at_most_a_hundred_skips(delayq, report):
     delayq.every("r", report.s(7), DAILY)
     rule = delayq.rule("r")
     for _ in range(100):

@@ -51,7 +51,7 @@ def omitted(delayq):
     return heard
 
 
-def test_it_is_called_at_its_slot_and_not_ahead(delayq, own, calls, redis):
+def test_an_own_apply_async_is_called_at_its_slot_and_not_ahead(delayq, own, calls, redis):
     rule = delayq.every("r", own.s(), HOUR)
     write(delayq)
     assert (calls, runs(delayq), rule.is_made_when_due) == ([], [], True)
@@ -97,7 +97,7 @@ def test_a_slot_for_which_it_sends_nothing_is_left_out(delayq, own, calls, redis
     assert len(runs(delayq)) == 1
 
 
-def test_what_it_raises_is_the_rule_s_trouble_until_it_sends_and_the_slot_is_left_out(
+def test_an_error_of_an_own_apply_async_is_the_rule_s_trouble_and_its_slot_is_left_out(
     delayq, own, calls, redis
 ):
     own.says.answer = "raise"
@@ -114,7 +114,7 @@ def test_what_it_raises_is_the_rule_s_trouble_until_it_sends_and_the_slot_is_lef
     assert (len(runs(delayq)), delayq.rule("r").trouble) == (1, "")
 
 
-def test_one_that_is_an_attribute_of_the_task_counts_too(delayq, report, redis):
+def test_an_apply_async_that_is_an_attribute_of_the_task_counts_as_its_own(delayq, report, redis):
     report.apply_async = lambda *_, **__: None
     assert delayq.every("r", report.s(), HOUR).is_made_when_due
 

@@ -46,7 +46,7 @@ def test_a_sentence_of_each_kind_is_found(sentence, pattern):
         "Whatever the setting, the worker drops it.",
     ],
 )
-def test_its_better_form_passes(sentence):
+def test_the_better_form_of_a_sentence_passes(sentence):
     assert found("a.md", sentence) == []
 
 

@@ -78,7 +78,7 @@ def test_a_module_s_own_files_are_those_of_its_name_that_reach_it():
     ]
 
 
-def test_else_they_are_the_three_that_are_most_about_it():
+def test_a_module_without_own_files_has_the_three_that_are_most_about_it():
     here, there = ["package/clock.py:1", "package/clock.py:9"], ["package/other.py:1"]
     reached = {
         "all": [here + there],
@@ -158,7 +158,7 @@ def test_by_file_all_tests_of_its_own_files_run(tried):
     assert row["by"] == ["a.py::quick - Error", "a.py::slow - Error"]
 
 
-def test_else_they_run_only_until_one_fails(tried):
+def test_without_by_file_tests_run_only_until_one_fails(tried):
     row, _ = tried("a.py::quick", "a.py::slow", by_file=False)
     assert row["by"] == ["a.py::quick - Error"]
 

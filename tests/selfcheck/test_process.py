@@ -109,7 +109,7 @@ def test_only_what_is_the_same_is_forked(start, words, plain, is_forked):
     [(ENDS, 7, "cleaned up"), ("raise ValueError('boom')", 1, "ValueError: boom")],
     ids=["exit", "error"],
 )
-def test_it_ends_as_python_does(start, plain, code, status, last):
+def test_a_process_ends_as_python_does(start, plain, code, status, last):
     process = start(code, plain=plain)
     assert process.wait() == status
     assert process.lines[-1] == last
@@ -124,7 +124,7 @@ def test_wait_log_returns_the_match_or_says_how_the_process_ended(start, plain):
 
 @each_way
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1])
-def test_a_signal_ends_it_and_is_its_status(waiting, number):
+def test_a_signal_ends_a_process_and_is_its_status(waiting, number):
     assert waiting.running
     assert waiting.stop(number) == -number
     assert not waiting.running

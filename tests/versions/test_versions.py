@@ -236,7 +236,7 @@ def test_a_scanner_that_is_too_old_says_so(new, start, delayq):
     assert scanner.stop(SIGTERM, ALLOWED) == 0
 
 
-def test_this_release_finds_moves_and_cancels_what_a_later_one_wrote(new, told, delayq, redis):
+def test_an_older_release_finds_moves_and_cancels_what_a_later_one_wrote(new, told, delayq, redis):
     steps = [["schedule", name, FAR, f"key of {name}"] for name in ("a", "b", "c")]
     told(new, *steps)
 
@@ -252,7 +252,7 @@ def test_this_release_finds_moves_and_cancels_what_a_later_one_wrote(new, told, 
     assert pushed(redis) == {"a": 1}
 
 
-def test_this_release_takes_its_cancel_of_what_a_later_one_wrote_back(new, told, delayq, redis):
+def test_an_older_release_takes_its_cancel_of_what_a_later_one_wrote_back(new, told, delayq, redis):
     told(new, ["schedule", "a", FAR, "key"])
 
     assert delayq.cancel("a") is Outcome.DONE
@@ -402,7 +402,7 @@ def test_a_later_version_deals_with_what_this_one_wrote(versions, told, delayq, 
     assert delayq.cancel("far") is Outcome.DONE
 
 
-def test_this_release_keeps_what_a_later_one_adds_to_an_entry(versions, told, delayq, redis):
+def test_an_older_release_keeps_what_a_later_one_adds_to_an_entry(versions, told, delayq, redis):
     later, tags = versions["data"], ["x", "colour:blue"]
     delayq.cancel("nobody")  # this release has made the store
     dues = {"due": LONG_AGO, "changed": FAR, "undone": FAR}
@@ -504,7 +504,7 @@ def test_rules_of_a_later_release_hold_up_none_of_this_one(theirs, start, delayq
     assert scanner.stop(SIGTERM, ALLOWED) == 0
 
 
-def test_this_release_pauses_resumes_and_removes_a_rule_of_a_later_one(theirs, told, delayq):
+def test_an_older_release_pauses_resumes_and_removes_a_rule_of_a_later_one(theirs, told, delayq):
     assert waiting(delayq) == [1, 1]
 
     assert change(delayq, "pause")
@@ -518,7 +518,7 @@ def test_this_release_pauses_resumes_and_removes_a_rule_of_a_later_one(theirs, t
     assert delayq.counts().rules == 1
 
 
-def test_this_release_names_the_rules_of_a_later_one_and_says_why(theirs, command, delayq):
+def test_an_older_release_names_the_rules_of_a_later_one_and_says_why(theirs, command, delayq):
     status, said = command(None, "rules", "list", "--json")
 
     assert (status, delayq.rules()) == (0, [])
@@ -542,7 +542,9 @@ def test_a_rule_that_no_living_writer_reads_is_late(theirs, command, delayq, red
     assert f"r: {TROUBLE}" in command(None, "doctor")[1]
 
 
-def test_what_this_release_says_again_leaves_a_rule_of_a_later_one(theirs, delayq, redis):
+def test_an_older_release_that_says_its_rule_again_leaves_a_rule_of_a_later_one(
+    theirs, delayq, redis
+):
     before = redis.hgetall(RULES)
 
     rule = delayq.every("r", delayq.app.signature("r"), YEAR)

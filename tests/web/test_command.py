@@ -57,7 +57,7 @@ def asked(url, **headers):
             return error.code, error.read().decode()
 
 
-def test_it_serves_until_ctrl_c(start):
+def test_the_web_command_serves_until_ctrl_c(start):
     process, url = start()
     status, text = asked(url)
     refused, _ = asked(url, Host="evil.example")
@@ -68,7 +68,7 @@ def test_it_serves_until_ctrl_c(start):
     assert "Traceback" not in process.tail()
 
 
-def test_it_listens_on_loopback_only(start):
+def test_the_web_command_listens_on_loopback_only(start):
     _, url = start()
     port = int(url.rpartition(":")[2])
     with socket.socket() as other:

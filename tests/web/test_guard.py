@@ -13,7 +13,7 @@ from celery_delayq.contrib.web import wsgi
 CHANGE = {"action": "cancel"}
 
 
-def test_it_must_be_said_who_may_see_the_pages(app):
+def test_the_pages_are_not_made_unless_one_says_who_may_see_them(app):
     with pytest.raises(TypeError, match="allow"):
         wsgi(app.delayq)
 

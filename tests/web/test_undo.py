@@ -36,7 +36,7 @@ def test_after_a_cancel_the_task_s_page_has_a_button_that_undoes_it(app, browser
 
 
 @pytest.mark.parametrize("task_id", ["a", "a b\n\"'<&%2F\u202e"])
-def test_a_task_that_was_cancelled_elsewhere_can_be_undone_too(app, browser, scheduled, task_id):
+def test_a_cancel_that_was_made_elsewhere_can_be_undone_too(app, browser, scheduled, task_id):
     scheduled(task_id)
     app.delayq.cancel(task_id)
     page = browser.get("/task", id=task_id)
@@ -124,7 +124,9 @@ def test_a_cancelled_task_whose_cancel_is_not_kept_has_no_button(app, browser, s
     assert "Undo" not in browser.get("/task", id="a").text
 
 
-def test_it_goes_in_steps_and_each_step_brings_others_back(app, browser, many, limits, short_steps):
+def test_an_undo_goes_in_steps_and_each_step_brings_others_back(
+    app, browser, many, limits, short_steps
+):
     limits(undo_chunk=2)
     page = cancelled(browser)
     page, said = browser.change(page.action_with("Undo")), []

@@ -81,14 +81,14 @@ def wait_free(project, key):
 @each_pool
 @pytest.mark.parametrize("task", ["end", "end_late"])
 @pytest.mark.parametrize("how", ["succeed", "fail", "ignore", "reject"])
-def test_it_is_held_while_its_task_runs_and_free_once_that_has_ended(pool, key, task, how):
+def test_a_key_is_held_while_its_task_runs_and_free_once_that_has_ended(pool, key, task, how):
     result = start(pool, task, how, key)
     assert is_held(pool, key)
     end(pool, result)
     wait_free(pool, key)
 
 
-def test_a_task_behind_it_runs_once_it_has_ended(project, key):
+def test_a_task_behind_a_held_key_runs_once_its_holder_has_ended(project, key):
     first = start(project, "end", "succeed", key)
     second = behind(project, key)
     assert project.delayq.get(key=key).behind == first.id
@@ -99,7 +99,7 @@ def test_a_task_behind_it_runs_once_it_has_ended(project, key):
     wait_free(project, key)
 
 
-def test_freed_during_a_run_it_is_the_next_task_s_which_the_end_of_that_run_does_not_free(
+def test_a_key_freed_during_a_run_is_the_next_task_s_which_the_end_of_that_run_does_not_free(
     standing, key
 ):
     project = standing("-P", "threads", "-c", "2")
@@ -121,7 +121,7 @@ def test_freed_during_a_run_it_is_the_next_task_s_which_the_end_of_that_run_does
 
 @pytest.mark.parametrize("own", [True, False], ids=["own id", "new id"])
 @pytest.mark.parametrize("how", ["succeed", "fail", "ignore", "reject", "lose"])
-def test_its_successor_runs_once_it_has_ended_in_any_way(crew, key, how, own):
+def test_the_successor_of_a_task_runs_once_that_has_ended_in_any_way(crew, key, how, own):
     first = start(crew, "follow", key, key, how, own)
     [run] = crew.runs(first)
     end(crew, first)
@@ -130,7 +130,7 @@ def test_its_successor_runs_once_it_has_ended_in_any_way(crew, key, how, own):
 
 
 @pytest.mark.parametrize("how", ["retry", "defer", "replace"])
-def test_a_task_behind_it_waits_until_it_runs_no_more(project, key, how):
+def test_a_task_behind_a_held_key_waits_until_its_holder_runs_no_more(project, key, how):
     first = start(project, "go_on_late", how, key)
     second = behind(project, key)
     end(project, first)
@@ -161,7 +161,7 @@ def behind(project, key):
         pytest.param("end_quietly", "succeed", id="it has sent its retry, and goes on"),
     ],
 )
-def test_a_run_that_seems_to_go_on_and_does_not_frees_it_as_it_ends(pool, key, task, how):
+def test_a_run_that_seems_to_go_on_and_does_not_frees_its_key_as_it_ends(pool, key, task, how):
     result = start(pool, task, how, key)
     end(pool, result)
     wait_free(pool, key)
@@ -179,17 +179,17 @@ def goes_on(project, key, task, how):
 
 
 @pytest.mark.parametrize("how", ["retry", "retry at", "defer", "replace", "requeue"])
-def test_it_is_held_as_long_as_its_task_runs_again(project, key, how):
+def test_a_key_is_held_as_long_as_its_task_runs_again(project, key, how):
     goes_on(project, key, "go_on", how)
 
 
 @pytest.mark.parametrize("how", ["chain", "chord", "ends in a chord"])
-def test_a_canvas_that_replaces_its_task_keeps_it_until_its_last_part_has_ended(crew, key, how):
+def test_a_canvas_that_replaces_a_task_keeps_its_key_until_its_last_part_has_ended(crew, key, how):
     goes_on(crew, key, "go_on", how)
 
 
 @pytest.mark.parametrize(("task", "how"), [("end", "lose"), ("end_limited", "hang")])
-def test_a_child_that_is_lost_or_killed_frees_it(crew, key, task, how):
+def test_a_child_that_is_lost_or_killed_frees_the_key_of_its_task(crew, key, task, how):
     result = start(crew, task, how, key)
     assert is_held(crew, key)
     end(crew, result)
@@ -202,11 +202,11 @@ RETRIED = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("task", ["end_lost", pytest.param("end_lost_and_retried", marks=RETRIED)])
-def test_a_lost_child_whose_message_is_requeued_keeps_it(crew, key, task):
+def test_a_lost_child_whose_message_is_requeued_keeps_the_key_of_its_task(crew, key, task):
     goes_on(crew, key, task, "lose")
 
 
-def test_a_revoke_that_terminates_frees_it(crew, key):
+def test_a_revoke_that_terminates_frees_the_key(crew, key):
     result = start(crew, "end", "hang", key)
     crew.app.control.revoke(result.id, terminate=True, signal="SIGKILL")
     wait_free(crew, key)
@@ -243,7 +243,9 @@ def test_a_task_that_is_revoked_or_expires_before_it_runs_frees_its_key(one):
     [("end", LEASE), ("end_late", LONG)],
     ids=["no worker gets its message again", "it is delivered again"],
 )
-def test_a_worker_that_is_killed_leaves_it_to_its_lease_or_to_the_end_in_time(one, task, longest):
+def test_a_worker_that_is_killed_leaves_a_held_key_to_its_lease_or_to_the_end_in_time(
+    one, task, longest
+):
     start(one, task, "hang", "k", unique_for=LONG)
     # In threads the message is acknowledged a moment after the task has begun.
     eventually(lambda: longest - 60 < ends_in(one, "k") <= longest)
@@ -288,7 +290,7 @@ def test_a_worker_without_the_store_s_answer_tries_again(one):
     wait_free(one, "k")
 
 
-def test_a_message_that_is_delivered_again_keeps_it(make_project, start_worker):
+def test_a_message_that_is_delivered_again_keeps_its_key(make_project, start_worker):
     project = make_project()
     first = start_worker(TASKS, "-P", "solo", env=project.env)
     result = start(project, "end_late", "succeed", "k")
@@ -302,7 +304,7 @@ def test_a_message_that_is_delivered_again_keeps_it(make_project, start_worker):
     wait_free(project, "k")
 
 
-def test_a_retry_that_a_worker_adopts_keeps_it(make_project, start_worker):
+def test_a_retry_that_a_worker_adopts_keeps_its_key(make_project, start_worker):
     project = make_project(delayq_adopt_after=60)
     start_worker(TASKS, "-P", "solo", env=project.env)
     task = project.tasks["persist"].s(1, LONG)

@@ -58,7 +58,9 @@ ENDS = {
 
 
 @pytest.mark.parametrize("pool", ENDS)
-def test_a_run_that_ends_while_its_result_backend_is_down_frees_it(without_backend, backend, pool):
+def test_a_run_that_ends_while_its_result_backend_is_down_frees_its_key(
+    without_backend, backend, pool
+):
     project = without_backend("-P", pool, "-c", "8", delayq_unknown_for=None)
     runs = {way: start(project, *way[:2], f"{way}", *way[2:]) for way in ENDS[pool]}
     backend.kill()
@@ -70,7 +72,9 @@ def test_a_run_that_ends_while_its_result_backend_is_down_frees_it(without_backe
     wait_free(project, "unknown")
 
 
-def test_its_successor_runs_although_the_result_backend_is_down(without_backend, backend):
+def test_the_successor_under_a_key_runs_although_the_result_backend_is_down(
+    without_backend, backend
+):
     project = without_backend("-P", "threads", "-c", "2")
     runs = {
         own: start(project, "follow", str(own), str(own), "succeed", own) for own in (True, False)
@@ -83,7 +87,9 @@ def test_its_successor_runs_although_the_result_backend_is_down(without_backend,
         wait_free(project, str(own))
 
 
-def test_without_the_backend_a_message_that_was_not_acknowledged_keeps_it(without_backend, backend):
+def test_without_the_backend_a_message_that_was_not_acknowledged_keeps_its_key(
+    without_backend, backend
+):
     project = without_backend("-P", "threads")
     first = start(project, "end_late", "succeed", "k")
     backend.kill()
@@ -99,7 +105,7 @@ GOING_ON = [(f"go_on_{acks}", how) for acks in ("early", "late") for how in ("re
 
 
 @pytest.mark.parametrize("captured", [True, False], ids=["captured", "left to Celery"])
-def test_a_run_that_goes_on_without_the_backend_keeps_it(without_backend, backend, captured):
+def test_a_run_that_goes_on_without_the_backend_keeps_its_key(without_backend, backend, captured):
     project = without_backend("-P", "prefork", "-c", "9", delayq_capture_eta=captured)
     firsts = {way: start(project, *way, f"{way}") for way in GOING_ON}
     seconds = {way: behind(project, f"{way}") for way in GOING_ON}
@@ -121,7 +127,7 @@ def test_a_run_that_goes_on_without_the_backend_keeps_it(without_backend, backen
         end(project, seconds[way])
 
 
-def test_a_task_that_is_terminated_without_the_backend_frees_it_if_acknowledged(
+def test_a_task_that_is_terminated_without_the_backend_frees_its_key_if_acknowledged(
     without_backend, backend
 ):
     project = without_backend("-P", "prefork", "-c", "2")
@@ -136,7 +142,7 @@ def test_a_task_that_is_terminated_without_the_backend_frees_it_if_acknowledged(
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])
-def test_a_task_that_is_refused_before_it_runs_keeps_it_until_the_backend_is_back(
+def test_a_task_that_is_refused_before_it_runs_keeps_its_key_until_the_backend_is_back(
     without_backend, backend, how
 ):
     """Its message is not acknowledged, and comes again."""
@@ -165,7 +171,7 @@ UNSAID = {"exit": ("threads", "end"), "hang": ("gevent", "end_limited")}
 
 
 @pytest.mark.parametrize("how", UNSAID)
-def test_a_run_of_which_its_pool_says_nothing_frees_it(make_project, start_worker, how):
+def test_a_run_of_which_its_pool_says_nothing_frees_its_key(make_project, start_worker, how):
     """A thread that ends itself, and a greenlet that its time limit ends."""
     project, (pool, task) = make_project(), UNSAID[how]
     start_worker(TASKS, "-P", pool, env=project.env)
@@ -175,7 +181,7 @@ def test_a_run_of_which_its_pool_says_nothing_frees_it(make_project, start_worke
 
 
 @pytest.mark.parametrize("refused", ["unknown", "pickled"])
-def test_a_message_that_its_worker_refuses_frees_it(make_project, start_worker, refused):
+def test_a_message_that_its_worker_refuses_frees_its_key(make_project, start_worker, refused):
     """Its task is not known there, or its body is of a kind that the worker does not take."""
     project = make_project(delayq_unknown_for=None)
     start_worker(TASKS, env=project.env)

@@ -12,15 +12,20 @@ A_LITTLE = timedelta(seconds=0.2)
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
-def test_it_runs_once_and_never_early(pool):
-    results = [pool.tasks["note"].delay_for(delay, delay) for delay in (0.3, 0.6, 0.05)]
+def test_a_task_runs_once_never_early_as_it_was_sent_and_sees_when_it_was_due(pool):
+    note = pool.tasks["note"]
+    results = [note.s(delay).set(priority=6).delay_for(delay) for delay in (0.3, 0.6, 0.05)]
+    at_once = note.delay()
     for result in results:
         [run] = pool.wait_runs(result)
-        assert run["at"] >= result.due.timestamp()
+        assert run["at"] >= run["due"] == pytest.approx(result.due.timestamp(), abs=0.0001)
+        assert (run["queue"], run["priority"], run["eta"]) == (pool.queue, 6, None)
     assert [len(pool.runs(result)) for result in results] == [1, 1, 1]
+    [run] = pool.wait_runs(at_once)
+    assert run["due"] is None
 
 
-def test_from_rabbitmq_it_runs_once_and_never_early_as_its_first_attempt(rabbit):
+def test_from_rabbitmq_a_task_runs_once_and_never_early_as_its_first_attempt(rabbit):
     results = [rabbit.tasks["note"].delay_for(delay, delay) for delay in (0.3, 0.1)]
     for result in results:
         [run] = rabbit.wait_runs(result)
@@ -29,32 +34,10 @@ def test_from_rabbitmq_it_runs_once_and_never_early_as_its_first_attempt(rabbit)
     assert [len(rabbit.runs(result)) for result in results] == [1, 1]
 
 
-def test_it_sees_when_it_was_due(pool):
-    result = pool.tasks["note"].delay_for(0.1)
-    [run] = pool.wait_runs(result)
-    assert run["due"] == pytest.approx(result.due.timestamp(), abs=0.0001)
-    assert run["eta"] is None
-
-
-def test_a_task_that_was_not_scheduled_sees_no_due_time(pool):
-    [run] = pool.wait_runs(pool.tasks["note"].delay())
-    assert run["due"] is None
-
-
-def test_queue_and_priority_are_kept(pool):
-    result = pool.tasks["note"].apply_async((1,), priority=6, delayq_after=0.1)
-    [run] = pool.wait_runs(result)
-    assert (run["queue"], run["priority"], run["args"]) == (pool.queue, 6, [1])
-
-
-def test_its_result_arrives(pool):
-    assert pool.tasks["add"].delay_for(0.1, 2, 3).get(timeout=30) == 5
-
-
-def test_it_can_be_retried(pool):
+def test_a_task_can_be_retried_and_its_result_arrives(pool):
     result = pool.tasks["persist"].delay_for(0.1, 1, 0.2)
-    first, second = pool.wait_runs(result, 2)
-    assert (first["retries"], second["retries"]) == (0, 1)
+    assert result.get(timeout=30) == 1
+    assert [run["retries"] for run in pool.runs(result)] == [0, 1]
 
 
 def test_a_task_that_blocks_the_worker_does_not_hold_up_the_scanner(pool):

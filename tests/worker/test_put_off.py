@@ -33,7 +33,7 @@ def waiting(project, result):
 
 
 @pytest.mark.parametrize("name", ["later", "later_acked_late", "later_hungry"])
-def test_it_runs_again_under_its_id_and_never_early(pool, name):
+def test_a_task_that_is_put_off_runs_again_under_its_id_and_never_early(pool, name):
     result = pool.tasks[name].delay(0.3)
     first, second = pool.wait_runs(result, 2)
     assert second["at"] >= second["due"] >= first["at"] + 0.3
@@ -107,12 +107,12 @@ def test_a_part_of_a_chord_is_waited_for_and_the_body_runs_once(project):
     assert len(project.runs(result)) == 1
 
 
-def test_it_knows_how_often_and_gives_up_also_after_a_retry(project):
+def test_a_task_knows_how_often_it_was_put_off_and_gives_up_also_after_a_retry(project):
     result = project.tasks["later_giving_up"].delay()
     assert result.get(timeout=30) == [3, 1]
 
 
-def test_so_is_a_message_of_protocol_1(make_project, start_worker):
+def test_a_message_of_protocol_1_can_be_put_off(make_project, start_worker):
     project = make_project()
     start_worker(TASKS, "-P", "solo", env=project.env)
     project.app.conf.task_protocol = 1  # here, but not in the worker
@@ -128,7 +128,7 @@ def test_so_is_a_message_of_protocol_1(make_project, start_worker):
         pytest.param("later_retried", (), 1, id="after a retry, which stays counted"),
     ],
 )
-def test_its_state_says_that_it_is_scheduled(crew, name, args, last):
+def test_the_state_of_a_task_that_is_put_off_says_that_it_is_scheduled(crew, name, args, last):
     asked = datetime.now(timezone.utc)
     result = crew.tasks[name].delay(*args)
     entry = waiting(crew, result)

@@ -24,7 +24,7 @@ def plain_worker(start_worker):
     return start
 
 
-def test_it_runs_when_it_is_due_and_once(make_project, plain_worker, broker_conf):
+def test_a_released_task_runs_when_it_is_due_and_once(make_project, plain_worker, broker_conf):
     project = make_project(**broker_conf)
     note, numbers = project.tasks["note"], itertools.count()
     results = [note.delay_for(delay, next(numbers)) for delay in DELAYS * 2]

@@ -98,7 +98,9 @@ def go_over_to(project, start, module=KNOWING, pool="solo"):
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
-def test_it_comes_again_until_a_worker_knows_it(make_project, broker_conf, start, pool):
+def test_a_task_that_no_worker_knows_comes_again_until_one_knows_it(
+    make_project, broker_conf, start, pool
+):
     project = make_project(task_acks_late=pool == "threads", **broker_conf)
     project.worker = start(project, pool=pool)
     result = call(project, 40, 2)
@@ -120,7 +122,7 @@ def test_it_comes_again_until_a_worker_knows_it(make_project, broker_conf, start
     wait_empty(project)
 
 
-def test_a_worker_without_this_package_discards_it_as_ours_does_with_celerys_own(
+def test_a_worker_without_this_package_discards_an_unknown_task_as_ours_does_with_celerys_own(
     project, start, make_project, broker_conf
 ):
     celerys = project.app.send_task("gone")
@@ -142,7 +144,7 @@ def test_a_worker_without_this_package_discards_it_as_ours_does_with_celerys_own
 
 
 @pytest.mark.parametrize("how", ["pickle", "compressed"])
-def test_what_a_worker_cannot_read_comes_again_as_it_was(project, start, how):
+def test_a_message_that_a_worker_cannot_read_comes_again_as_it_was(project, start, how):
     options = {"serializer": "pickle"}
     project.app.conf.accept_content = ["json", "pickle"]
     if how == "compressed":
@@ -161,7 +163,9 @@ def test_what_a_worker_cannot_read_comes_again_as_it_was(project, start, how):
     assert run["args"] == [1, 2]
 
 
-def test_without_a_time_for_it_a_worker_discards_it(make_project, broker_conf, start):
+def test_without_delayq_unknown_for_a_worker_discards_an_unknown_task(
+    make_project, broker_conf, start
+):
     project = make_project(delayq_unknown_for=None, **broker_conf)
     worker = start(project)
 
@@ -173,7 +177,9 @@ def test_without_a_time_for_it_a_worker_discards_it(make_project, broker_conf, s
     assert project.delayq.get(result.id) is None
 
 
-def test_after_that_time_it_is_dead_and_a_retry_begins_anew(make_project, broker_conf, start):
+def test_after_delayq_unknown_for_a_task_is_dead_and_a_retry_begins_anew(
+    make_project, broker_conf, start
+):
     project = make_project(delayq_unknown_for=1, **broker_conf)
     project.worker = start(project)
     result = call(project, 1, key="dies", unique_until="finished")
@@ -196,7 +202,7 @@ def test_after_that_time_it_is_dead_and_a_retry_begins_anew(make_project, broker
     assert result.get(timeout=PATIENCE) == 1
 
 
-def test_one_that_has_expired_meanwhile_ends_as_an_expired_task(project):
+def test_an_unknown_task_that_has_expired_meanwhile_ends_as_an_expired_one(project):
     result = call(project, key="expires", unique_until="finished")
     put_back(project, result)
     project.delayq.edit(result.id, expires=datetime.now(timezone.utc))
@@ -209,7 +215,7 @@ def test_one_that_has_expired_meanwhile_ends_as_an_expired_task(project):
     wait_empty(project)
 
 
-def test_its_key_stays_held_until_it_has_run(project, start):
+def test_the_key_of_a_task_that_no_worker_knows_stays_held_until_it_has_run(project, start):
     result = call(project, "waits", key="held", unique_until="finished")
     put_back(project, result)
 
@@ -253,7 +259,7 @@ def test_a_chord_goes_on_when_its_parts_have_come_again(capturing, start):
 
 
 @pytest.mark.parametrize("of", ["one", "many"])
-def test_one_that_is_edited_goes_at_once_unless_it_is_paused(project, of):
+def test_an_unknown_task_that_is_edited_goes_at_once_unless_it_is_paused(project, of):
     result = call(project, 1)
     task = put_back(project, result)
     project.delayq.pause(task="note")
@@ -282,7 +288,7 @@ def test_the_run_of_a_rule_comes_again(project, start):
     assert [len(project.wait_runs(one)) for one in ids] == [1] * len(ids)
 
 
-def test_a_released_one_waits_for_its_eta(project):
+def test_an_unknown_task_that_was_released_waits_for_its_eta(project):
     result = call(project, after=3600)
     assert project.delayq.select(all=True).release() == 1
 
@@ -331,7 +337,9 @@ def start_apart(project, start, proxied=True, **more):
         project.conf = conf
 
 
-def test_a_worker_that_is_killed_before_the_store_has_it_loses_nothing(apart, start, broker):
+def test_a_worker_that_is_killed_before_the_store_has_an_unknown_task_loses_nothing(
+    apart, start, broker
+):
     project, proxy = apart
     worker = start_apart(project, start)
     proxy.refuse()
@@ -370,7 +378,7 @@ def test_a_worker_that_ends_before_the_store_has_it_ends_at_once_and_loses_nothi
 
 
 @pytest.mark.parametrize("since", ["waits", "cancelled"])
-def test_one_that_is_killed_before_the_acknowledgement_does_not_put_it_back_twice(
+def test_a_worker_that_is_killed_before_the_acknowledgement_puts_no_task_back_twice(
     apart, start, broker, since
 ):
     project, proxy = apart
@@ -416,7 +424,7 @@ def test_without_a_store_other_tasks_run_and_no_message_is_lost(apart, start, br
     assert unknown(project).count() == MANY
 
 
-def test_a_full_store_leaves_it_to_the_broker_and_is_asked_once_a_second(
+def test_a_full_store_leaves_an_unknown_task_to_the_broker_and_is_asked_once_a_second(
     make_project, start, start_redis, broker
 ):
     redis = start_redis("--maxmemory-policy", "noeviction")
@@ -443,7 +451,7 @@ def test_a_full_store_leaves_it_to_the_broker_and_is_asked_once_a_second(
     eventually(lambda: broker.unacked(project.queue) == 0, LONG)
 
 
-def test_while_another_task_has_its_id_it_stays_with_the_broker(apart, start, broker):
+def test_while_another_task_has_its_id_an_unknown_task_stays_with_the_broker(apart, start, broker):
     project, _ = apart
     task_id = str(uuid4())
     call(project, "first", task_id=task_id)
@@ -473,7 +481,7 @@ def test_the_same_call_under_its_id_is_enough(apart, start, broker):
     assert 3500 < seconds_until(project, project.delayq.get(task_id)) <= 3600
 
 
-def test_one_that_dies_before_its_broker_has_confirmed_it_stays_as_a_dead_task(
+def test_a_task_that_dies_before_its_broker_has_confirmed_it_stays_as_a_dead_task(
     apart, start, broker
 ):
     project, _ = apart
