@@ -46,20 +46,13 @@ LONGEST_NAME = 100
 # Folders whose tests still have such names.
 LEANING_IN: tuple[str, ...] = (
     "app",
-    "browser",
-    "cli",
     "django",
     "format",
     "operations",
     "preflight",
-    "rules",
-    "selfcheck",
     "store",
     "testing",
     "unit",
-    "versions",
-    "web",
-    "worker",
 )
 NETWORK = {"connect"}  # of whatever connection
 PATCHES = {"setattr", "delattr", "object", "patch"}

@@ -137,7 +137,7 @@ def test_a_slot_is_not_left_out_as_an_own_apply_async_refuses_the_arguments_in_o
     assert [task.args for task in delayq.tasks()] == [(7,)]
 
 
-def test_the_other_writers_are_woken(delayq, report, process, redis):
+def test_a_process_that_cannot_make_a_run_wakes_the_other_writers(delayq, report, process, redis):
     delayq.every("r", report.s(7), FIVE_MINUTES)
     with redis.pubsub() as heard:
         heard.subscribe(*(shard.keys["wake"] for shard in delayq.services.scripts))

@@ -58,5 +58,5 @@ def test_no_example_is_kept_for_the_next_run():
     assert settings().database is None
 
 
-def test_the_other_profile_draws_anew(drawn):
+def test_the_profile_fresh_draws_anew(drawn):
     assert drawn(derandomize=False, database=None) != drawn(derandomize=False, database=None)

@@ -297,7 +297,7 @@ def test_an_unknown_task_that_was_released_waits_for_its_eta(project):
     assert 3500 < seconds_until(project, task) <= 3600
 
 
-def test_those_of_several_shards_keep_their_keys_until_they_have_run(
+def test_unknown_tasks_of_several_shards_keep_their_keys_until_they_have_run(
     make_project, start, broker_conf
 ):
     project = make_project(delayq_shards=3, **broker_conf)
