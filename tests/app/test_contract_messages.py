@@ -147,7 +147,7 @@ def test_ids_of_any_kind_are_where_kombu_would_have_put_them(both):
 
 LINK = {"task": "next", "args": [], "kwargs": {}, "options": {}}
 
-# Each option of the table in reference/options.md that is in the message; see test_every_option.py.
+# Each option that options_of_celery.py says is in the message; see test_every_option.py.
 OPTIONS = {
     "priority": {"priority": 7},
     "priority that is no number": {"priority": "high"},

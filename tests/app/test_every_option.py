@@ -1,7 +1,6 @@
 """Each option of Celery's calls is tried in a scheduled one; one that Celery adds is noticed."""
 
 import inspect
-import re
 from datetime import timezone
 
 import pytest
@@ -11,20 +10,13 @@ from celery.app.task import Task
 from kombu import Producer
 
 from celery_delayq.errors import InvalidOption
+from tests.app.options_of_celery import IN_MESSAGE, described
 from tests.app.support import lists
 from tests.app.test_contract_messages import OPTIONS, OWN
-from tests.readme.document import page
 
 pytestmark = pytest.mark.libraries
 
 REFUSED = {"immediate": True, "event_dispatcher": object()}
-
-
-def described():
-    """Celery's options, and what the reference says of each."""
-    section = page("reference/options").text.partition("## Celery's options")[2]
-    rows = re.findall(r"^\| (`.+?) \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE)
-    return {name: said for names, said in rows for name in re.findall(r"`(\w+)`", names)}
 
 
 def options_of(app):
@@ -39,19 +31,19 @@ def options_of(app):
     } - {"self", "message"}
 
 
-def test_the_reference_names_each_option_that_celery_has(app):
+def test_each_option_that_celery_has_is_described(app):
     unknown = options_of(app) - described().keys()
 
     assert not unknown, (
         f"Celery or kombu takes new options: {unknown}. Schedule a call with each on Redis and on "
         "RabbitMQ, beside a plain call. If it is in the message, add it to OPTIONS of "
         "test_contract_messages.py; if it is dropped, leave captured calls to Celery and refuse "
-        "others (_OF_PUBLISHING in intercept.py). Then describe it in reference/options.md."
+        "others (_OF_PUBLISHING in intercept.py). Then describe it in options_of_celery.py."
     )
 
 
 def test_each_option_that_a_message_has_is_compared_with_celery_s():
-    in_message = {name for name, said in described().items() if "in its message" in said}
+    in_message = {name for name, said in described().items() if said == IN_MESSAGE}
     compared = {name for options in OPTIONS.values() for name in options}
     # Compared with values that differ in each call, or elsewhere.
     elsewhere = {"args", "kwargs", "task_id", "serializer", "compression", "correlation_id"}

@@ -1,6 +1,6 @@
-"""Everything that the page "What is stable" promises, as the code has it: one thing a line.
+"""Everything that the page "Versions" promises, as the code has it: one thing a line.
 
-    page, code --lines--> now <--test_stable--> stable.txt, frozen: a line that is gone is a break
+    code --lines--> now <--test_stable--> stable.txt, frozen: a line that is gone is a break
 
 python -m tests.readme.stable    freezes it anew
 
@@ -56,23 +56,39 @@ from celery_delayq.operations.cli import delayq, operate
 from celery_delayq.operations.queues import QueueCounts
 from celery_delayq.operations.selection import Edits, Released, RewritableSelection
 from celery_delayq.operations.status import Status, counts_facts
-from tests.readme.document import page
 
 FROZEN = Path(__file__).with_name("stable.txt")
 
-#: The start of a row of the page -> the classes that have its names, each as the list calls it.
+_COUNT = "bulk uncertain behind in_flight unreadable outstanding is_complete"
+_TASK = "delay_until delay_for adelay_until adelay_for defer put_offs"
+#: What the list calls a class -> the class, and those of its names that are stable.
 OWNERS = {
-    "attributes of selections": {"count": Released, "edit()": Edits},
-    "attributes of what `undo_all`": {"undo_all()": Undone, "undoable()": Undoable},
-    "attributes of what `holder`": {"holder()": KeyHolder},
-    "attributes of findings": {"check()": Finding, "repair()": Repaired},
-    "attributes of what `load`": {"load()": Loaded},
-    "attributes of what `preflight`": {"preflight()": Preflight, "misfits": Misfit},
-    "attributes of what `reconcile`": {"reconcile()": Reconciled, "first": Case},
-    "attributes of what `delayq` and `isolated`": {"isolated()": testing.IsolatedDelayQ},
-    "attributes of what `run_due`": {"run_due()": testing.RanTask},
-    "on tasks and signatures": {"task": DelayQTask, "signature": Signature},
-    "on tasks of a Django project": {"task in Django": DelayQDjangoTask},
+    "count": (Released, f"{_COUNT} canvases beyond dead"),
+    "edit()": (Edits, f"{_COUNT} first of_rules refused why"),
+    "undo_all()": (Undone, "done refused lost reasons"),
+    "undoable()": (Undoable, "id when bulk"),
+    "holder()": (KeyHolder, "key id state until delivered changed said_by delivery"),
+    "check()": (Finding, "kind id sentence repair"),
+    "repair()": (Repaired, "what reason"),
+    "load()": (Loaded, "loaded here left skipped refused unreadable"),
+    "preflight()": (Preflight, "misfits problems tasks rules dead"),
+    "misfits": (
+        Misfit,
+        "task reason where level count first_due id sentence advice is_problem",
+    ),
+    "reconcile()": (
+        Reconciled,
+        (
+            "tag dry_run remembers most counts first rows is_complete is_stopped kept bulk "
+            "warnings scheduled changed cancelled unchanged refused drift remaining"
+        ),
+    ),
+    "first": (Case, "key why place id error"),
+    "isolated()": (testing.IsolatedDelayQ, "advance now scheduled run_due worker"),
+    "run_due()": (testing.RanTask, "id task args kwargs state value get traceback"),
+    "task": (DelayQTask, _TASK),
+    "signature": (Signature, _TASK),
+    "task in Django": (DelayQDjangoTask, "delay_until_on_commit delay_for_on_commit"),
 }
 #: Classes of which every public name is stable, but `services`.
 WHOLE = {
@@ -133,12 +149,6 @@ def lines() -> list[str]:
     return sorted(found)
 
 
-def names() -> dict[str, set[str]]:
-    """Return the names in each row of the page."""
-    rows = page("reference/stable").rows("The names")
-    return {what: set(re.findall(r"`([\w-]+)`", cell)) for what, cell in rows}
-
-
 def _names() -> Iterator[str]:
     for name in (*celery_delayq.__all__, "ScannerStep"):
         one = getattr(celery_delayq, name)
@@ -175,11 +185,9 @@ def _metrics() -> Iterator[str]:
 
 
 def _attributes() -> Iterator[str]:
-    for what, of_row in names().items():
-        found = [owners for begins, owners in OWNERS.items() if what.startswith(begins)]
-        for called, owner in (one for owners in found for one in owners.items()):
-            for name in of_row & {*dir(owner), *_own(owner)}:
-                yield from _member(f"{called}.{name}", getattr(owner, name, None))
+    for called, (owner, names) in OWNERS.items():
+        for name in {*names.split()} & {*dir(owner), *_own(owner)}:
+            yield from _member(f"{called}.{name}", getattr(owner, name, None))
 
 
 def _plugin() -> Iterator[str]:

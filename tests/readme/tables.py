@@ -10,18 +10,20 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
-from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask
+import click
+
+from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask, signals
 from celery_delayq.contrib.care import doctor
 from celery_delayq.contrib.care.check import KINDS
 from celery_delayq.contrib.metrics.names import Metric, alerts, metrics
 from celery_delayq.core import errors
-from celery_delayq.core.scheduling.options import LASTING, OPTIONS, PREFIX, TaskOptions
+from celery_delayq.core.scheduling.options import OPTIONS
 from celery_delayq.core.settings import SETTINGS, Setting
 from celery_delayq.core.store.keys import KEYS
 from celery_delayq.core.text import lasting
@@ -29,6 +31,7 @@ from celery_delayq.operations import health
 from celery_delayq.operations.actions import ACTIONS, Action
 from celery_delayq.operations.cli import delayq
 from celery_delayq.operations.selection import RewritableSelection
+from tests.app.options_of_celery import IN_MESSAGE, OF_CELERY, THE_SAME
 from tests.operations.owed import OWED
 from tests.readme.document import ROOT, Document, page
 from tests.store import who_stays
@@ -36,6 +39,13 @@ from tests.support.lua_files import SCRIPTS
 
 Row = tuple[str, ...]
 PACKAGE = ROOT / "celery_delayq"
+#: Options of commands that the page describes once, and the filters of tasks.
+SHARED_OPTIONS = {
+    *("--json", "--help", "--utc", "--local", "--yes", "--dry-run", "--limit", "--all"),
+    *("--key", "--if-revision"),
+    *("--tag", "--task", "--queue", "--state", "--dead", "--overdue"),
+    *("--due", "--due-from", "--due-before"),
+}
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,10 @@ def _passages() -> Iterator[Passage]:
     for one in alerts():
         text = f"{_in_words(one)} {one.description.replace('-A APP', '-A shop')}"
         yield Passage(page("runbook"), f"\n## {one.name}\n\n", text, "\n\n")
+    yield Passage(page("reference/errors"), "errors:\n\n", _messages(), "\nThe ")
+    yield Passage(page("reference/api"), "no `a`: ", _awaited(), ".\n")
+    of_tasks = ", ".join(f"`{name}`" for name, one in OPTIONS.items() if not one.of_tasks)
+    yield Passage(page("reference/options"), "all but ", of_tasks, ".\n")
     wrong = [check.wrong for check in health.quick()]
     filled = [
         textwrap.fill(f"- {one};", 100, initial_indent="    ", subsequent_indent="      ")
@@ -158,19 +172,11 @@ def tables() -> tuple[Table, ...]:
     return (
         Table(
             page("reference/settings"),
-            ("Setting", "Default", "Allowed", "Meaning"),
+            ("setting", "default", "allowed", "meaning"),
             _settings(),
         ),
-        Table(
-            page("reference/options"),
-            (
-                "option of `apply_async`, `send_task`, `.set(…)`",
-                "argument of `schedule`",
-                "also a task's attribute",
-                "meaning",
-            ),
-            _options(),
-        ),
+        Table(page("reference/options"), ("option", "meaning"), _options()),
+        Table(page("reference/options"), ("option of Celery", "a scheduled task"), _of_celery()),
         Table(stored, ("key", "type", "content"), _keys()),
         Table(page("inside/protocol"), ("script", "what it does"), _scripts()),
         Table(
@@ -179,17 +185,12 @@ def tables() -> tuple[Table, ...]:
             tuple(map(_change, ACTIONS.values())),
         ),
         Table(page("guide/keys"), who_stays.HEAD, (*who_stays.table(),)),
-        Table(page("reference/errors"), ("error", "is also", "what it means"), _errors()),
-        Table(
-            page("reference/metrics"),
-            ("metric", "type", "label", "what it says", "line"),
-            _metrics(),
+        Table(page("reference/errors"), ("error", "what it means"), _errors()),
+        *(
+            Table(page("reference/metrics"), (kind, "what it says"), _metrics(kind))
+            for kind in ("gauge", "counter", "histogram")
         ),
-        Table(
-            page("reference/metrics"),
-            ("alert", "severity", "if", "for", "line"),
-            _alerts(),
-        ),
+        Table(page("reference/metrics"), ("severity", "alerts"), _alerts()),
         Table(
             page("operate/monitoring"),
             ("line", "what is wrong", "option, and its default", "in an incident"),
@@ -205,8 +206,8 @@ def tables() -> tuple[Table, ...]:
             ("line", "what it looks at", "what is wrong", "it needs", "in an incident"),
             _checks(),
         ),
-        Table(page("reference/cli"), ("command", "what it does"), _commands()),
-        Table(page("reference/messages"), ("error", "logged by"), _messages()),
+        Table(page("reference/cli"), ("command", "what it does", "options"), _commands()),
+        Table(page("reference/signals"), ("signal", "it brings"), _signals()),
         Table(api, ("on tasks and signatures", "what it does"), _members(DelayQTask)),
         Table(api, ("of `DelayQ`", "what it does"), _members(DelayQ)),
         Table(api, ("of `ScheduledResult`", "what it does"), _members(ScheduledResult)),
@@ -278,11 +279,11 @@ def _allowed(bound: str) -> str:
 
 
 def _alerts() -> tuple[Row, ...]:
-    lines = {alert: one.name for one in health.quick() for alert in one.alerts}
-    return tuple(
-        (_section(one.section), one.severity, f"`{one.when}`", one.lasts, lines.get(one, one.line))
-        for one in alerts()
-    )
+    """The alerts by severity; each leads to its section of the runbook."""
+    found: dict[str, list[str]] = {}
+    for one in alerts():
+        found.setdefault(one.severity, []).append(_section(one.section))
+    return tuple((severity, ", ".join(sections)) for severity, sections in found.items())
 
 
 def _section(anchor: str) -> str:
@@ -294,25 +295,35 @@ def _section(anchor: str) -> str:
 
 
 def _settings() -> tuple[Row, ...]:
-    return tuple((f"`{one.key}`", _default(one), one.expected, one.says) for one in SETTINGS)
-
-
-def _options() -> tuple[Row, ...]:
     return tuple(
-        (
-            f"`{name}`",
-            f"`{name.removeprefix(PREFIX)}`" if name not in LASTING else "",
-            "yes" if one.of_tasks else "",
-            one.says,
-        )
-        for name, one in OPTIONS.items()
+        (f"`{one.key}`", f"`{one.default!r}`", _allowed_for(one), one.says) for one in SETTINGS
     )
 
 
-def _default(setting: Setting) -> str:
-    number = isinstance(setting.default, (int, float)) and not isinstance(setting.default, bool)
-    unit = f" {setting.unit}" if number and setting.default else ""
-    return f"`{setting.default!r}`{unit}"
+def _options() -> tuple[Row, ...]:
+    return tuple((f"`{name}`", one.says) for name, one in OPTIONS.items())
+
+
+def _of_celery() -> tuple[Row, ...]:
+    """Celery's options that differ in a scheduled task; all others do what they always do."""
+    return tuple(
+        (", ".join(f"`{name}`" for name in names.split()), said)
+        for names, said in OF_CELERY.items()
+        if said not in (IN_MESSAGE, THE_SAME)
+    )
+
+
+def _signals() -> tuple[Row, ...]:
+    """Each signal with what it brings, as the docstring of their module has it."""
+    text = re.sub(r"\n {20,}", " ", str(signals.__doc__))
+    rows = re.findall(r"^``(\w+)`` +(.*)", text, re.MULTILINE)
+    return tuple((f"`{name}`", brings.replace("``", "`")) for name, brings in rows)
+
+
+def _allowed_for(setting: Setting) -> str:
+    """The values that a setting takes, in fewer words than an error has."""
+    number = r"a (?:whole )?number(?: of)?([a-z ]*?) from ([\d.]+) to (\d+)"
+    return re.sub(number, r"\2 to \3\1", setting.expected)
 
 
 def _keys() -> tuple[Row, ...]:
@@ -328,38 +339,52 @@ def _scripts() -> tuple[Row, ...]:
 def _errors() -> tuple[Row, ...]:
     found = [one for one in vars(errors).values() if inspect.isclass(one)]
     ours = [one for one in found if issubclass(one, errors.DelayQError)]
-    return tuple((f"`{one.__name__}`", _bases(one), _first_sentence(one.__doc__)) for one in ours)
+    return tuple((_with_bases(one), _first_sentence(one.__doc__)) for one in ours)
 
 
-def _metrics() -> tuple[Row, ...]:
-    lines = {gauge.name: one.name for one in health.quick() for gauge in one.gauges}
+def _metrics(kind: str) -> tuple[Row, ...]:
+    """The metrics of one kind, each with its label."""
     return tuple(
-        (f"`{one.exposed}`", one.kind, _label(one), one.says, lines.get(one.name, ""))
-        for one in metrics()
+        (f"`{one.exposed}{_label(one)}`", _said(one)) for one in metrics() if one.kind == kind
     )
 
 
 def _label(metric: Metric) -> str:
+    return f"{{{metric.label}}}" if metric.label else ""
+
+
+def _said(metric: Metric) -> str:
     values = ", ".join(f"`{value}`" for value in metric.values)
-    return f"`{metric.label}`" * bool(metric.label) + f": {values}" * bool(values)
+    return f"{metric.says}; {values}" if values else metric.says
 
 
-def _bases(error: type) -> str:
-    return ", ".join(f"`{base.__name__}`" for base in error.__bases__)
+def _with_bases(error: type) -> str:
+    """An error's name, and the classes that it also is an instance of."""
+    bases = [base for base in error.__bases__ if base is not errors.DelayQError]
+    named = ", ".join(f"`{base.__name__}`" for base in bases if base is not Exception)
+    return f"`{error.__name__}`" + f" ({named})" * bool(named)
 
 
 def _commands() -> tuple[Row, ...]:
     found = ((name, delayq.get_command(None, name)) for name in delayq.list_commands(None))
-    return tuple((f"`{name}`", _first_sentence(one.help)) for name, one in found)
+    return tuple((f"`{name}`", _first_sentence(one.help), _options_of(one)) for name, one in found)
 
 
-def _messages() -> tuple[Row, ...]:
+def _options_of(command: click.Command) -> str:
+    """Its own options: those of all commands, and filters, are described once."""
+    names = [max(one.opts, key=len) for one in command.params if isinstance(one, click.Option)]
+    own = [name for name in names if name not in SHARED_OPTIONS]
+    return " ".join(f"`{name}`" for name in own)
+
+
+def _messages() -> str:
     """The messages that the package logs as errors, in the order of its files."""
-    return tuple(row for path in sorted(PACKAGE.rglob("*.py")) for row in _messages_of(path))
+    paths = sorted(PACKAGE.rglob("*.py"))
+    found = dict.fromkeys(one for path in paths for one in _messages_of(path))
+    return "".join(f"- `{one}`\n" for one in found)
 
 
-def _messages_of(path: Path) -> Iterator[Row]:
-    logger = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+def _messages_of(path: Path) -> Iterator[str]:
     text = path.read_text("utf-8")
     if not re.search(r"\.(error|critical)\(", text):
         return
@@ -369,7 +394,7 @@ def _messages_of(path: Path) -> Iterator[Row]:
                 func=ast.Attribute(attr="error" | "critical"),
                 args=[ast.Constant(value=str(message)), *_],
             ) if re.search(r"\w{3}", message):
-                yield f"`{message}`", f"`{logger}`"
+                yield message
 
 
 def _members(owner: type) -> tuple[Row, ...]:
@@ -392,7 +417,15 @@ def _members(owner: type) -> tuple[Row, ...]:
     return tuple(
         (f"`{_call(name, one)}`", _first_sentence(one.__doc__ or said[name]))
         for name, one in found.items()
+        if not (name[0] == "a" and name[1:] in found)
     )
+
+
+def _awaited() -> str:
+    """The methods that an event loop awaits."""
+    owners = (DelayQTask, DelayQ, RewritableSelection)
+    names = [name for owner in owners for name in dir(owner) if hasattr(owner, name[1:])]
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(names) if name[0] == "a")
 
 
 def _call(name: str, member: Any) -> str:
@@ -400,18 +433,8 @@ def _call(name: str, member: Any) -> str:
         return name
     given = inspect.signature(member).parameters.values()
     own = [one for one in given if one.name not in ("self", "delayq")]
-    bare = [one.replace(annotation=Parameter.empty) for one in _named(own)]
-    return f"{name}{inspect.Signature(bare)}"
-
-
-def _named(parameters: Iterable[Parameter]) -> Iterator[Parameter]:
-    """*parameters*, with the options of a task in place of ``**options``."""
-    for one in parameters:
-        if one.annotation == "Unpack[TaskOptions]":
-            for name in TaskOptions.__annotations__:
-                yield Parameter(name, Parameter.KEYWORD_ONLY, default=None)
-        else:
-            yield one
+    bare = [one.replace(annotation=Parameter.empty) for one in own]
+    return f"{name}{inspect.Signature(bare)}".replace("=as it is", "=…")
 
 
 def _fields(owner: type) -> tuple[Row, ...]:
