@@ -239,9 +239,9 @@ class SlotOwner(MovingMaster):
     @property
     def url(self) -> str:
         """The nodes and the database, without logins."""
-        scheme = "redis" if self.server.tls is None else "rediss"
+        tls = "" if self.server.tls is None else "s"
         hosts = ";".join(shown(*seed) for seed in self.seeds)
-        return f"{scheme}+cluster://{hosts}/{self.server.db}"
+        return f"{self.server.scheme}{tls}+cluster://{hosts}/{self.server.db}"
 
     @property
     def kind(self) -> str:

@@ -101,7 +101,8 @@ SETTINGS: tuple[Setting, ...] = (
         "url",
         None,
         "URL",
-        "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL",
+        "a redis://, rediss://, redis+socket://, redis+cluster://, valkey://, valkeys:// or "
+        "sentinel:// URL",
         "The Redis in which scheduled tasks wait; by default the broker, if it is a single Redis.",
         lambda value: value is None or (isinstance(value, str) and "://" in value),
         without_secrets,

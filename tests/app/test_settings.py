@@ -14,7 +14,10 @@ from tests.support.apps import celery_state_kept
 from tests.support.shards import keys_of
 
 # tests/unit/test_settings.py tries each setting; here, a few, end to end.
-REDIS = "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL"
+REDIS = (
+    "a redis://, rediss://, redis+socket://, redis+cluster://, valkey://, valkeys:// or "
+    "sentinel:// URL"
+)
 WRONG = [
     ("delayq_url", "localhost:6379", REDIS),
     ("delayq_transport_options", 5, "a mapping, or None"),

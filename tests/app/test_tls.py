@@ -64,6 +64,7 @@ def refused(delayq_app):
 TO = {
     "broker": lambda url: {"broker": url},
     "url": lambda url: {"broker": "memory://", "delayq_url": url},
+    "valkeys": lambda url: TO["url"](url.replace("rediss://", "valkeys://")),
 }
 
 
@@ -86,12 +87,13 @@ def test_a_broker_whose_authority_is_named_opens_the_store(delayq_app, tls, cert
     assert list(lists(redis)) == [b"celery"]
 
 
+@pytest.mark.parametrize("how", ["url", "valkeys"])
 @pytest.mark.parametrize("requirement", ["CERT_NONE", "none", "CERT_REQUIRED", "required"])
 def test_the_words_for_checking_certificates_are_kombu_s_and_redis_py_s(
-    delayq_app, tls, certificates, requirement
+    delayq_app, tls, certificates, requirement, how
 ):
     said = f"{tls[0]}?ssl_cert_reqs={requirement}&ssl_ca_certs={certificates}/ca.crt"
-    app = delayq_app(**TO["url"](said))
+    app = delayq_app(**TO[how](said))
 
     app.send_task("t", task_id="a", delayq_at=FAR)
 

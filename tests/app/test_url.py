@@ -12,7 +12,10 @@ from tests.support.shards import total
 
 pytestmark = pytest.mark.libraries
 
-WANTED = "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL"
+WANTED = (
+    "a redis://, rediss://, redis+socket://, redis+cluster://, valkey://, valkeys:// or "
+    "sentinel:// URL"
+)
 READABLE = "a URL whose port is a number, with the special characters of a password as %XX"
 QUERY = "a URL whose query has only words that kombu reads, such as ssl_cert_reqs"
 REQUIREMENT = "a URL whose ssl_cert_reqs is none, optional or required"
@@ -71,6 +74,29 @@ def test_a_unix_socket_is_a_redis(delayq_app, redis_server, redis, how, db):
     if how == "broker":
         assert app.delayq.hand_over() == 1
         assert list(lists(there)) == [b"celery"]
+
+
+@pytest.mark.parametrize(
+    "form", ["valkey://localhost:{port}/3", "valkey+socket://{socket}?virtual_host=3"]
+)
+def test_valkey_is_another_word_for_redis_and_is_shown_as_written(
+    delayq_app, redis_server, redis, form
+):
+    url = form.format(port=redis_server.port, socket=redis_server.socket)
+    app = delayq_app(redis_server.url(1), delayq_url=url)
+
+    store_of(app)
+
+    assert total(redis_server.client(db=3).zcard, "relay") == 1
+    assert app.delayq.status().store == url
+
+
+def test_the_broker_s_redis_under_the_name_valkey_is_the_broker(delayq_app, redis_server, redis):
+    url = redis_server.url(2)
+    app = delayq_app(url, delayq_url=url.replace("redis://", "valkey://"))
+
+    assert app.delayq.services.store_is_broker
+    assert store_of(app).hand_over() == 1
 
 
 @pytest.fixture
@@ -164,7 +190,9 @@ def test_the_error_of_a_wrong_url_names_the_setting_of_broker_or_store(
     assert refusal(make_app, **store) == f"delayq_url {said}"
 
 
-@pytest.mark.parametrize("url", ["unix:///tmp/redis.sock", "http://h", "nonsense://x"])
+@pytest.mark.parametrize(
+    "url", ["unix:///tmp/redis.sock", "http://h", "nonsense://x", "valkey://h"]
+)
 @pytest.mark.parametrize("store", [None, "redis://h"])
 def test_a_broker_of_a_transport_that_kombu_does_not_have_is_an_error(make_app, url, store):
     said = f"broker_url is {url!r}; expected {TRANSPORT}"
@@ -181,6 +209,21 @@ def test_sentinels_without_the_name_of_a_master_are_an_error(make_app, url, opti
     assert refusal(make_app, url, broker_transport_options=options or {}) == f"broker{said}"
     store = {"delayq_url": url, "delayq_transport_options": options}
     assert refusal(make_app, **store) == f"delayq{said}"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "expected"),
+    [
+        ("valkey://:secret@h:port/0", "valkey://h:port/0", READABLE),
+        ("valkeys://u:secret@h/x", "valkeys://h/x", DATABASE),
+        ("valkey://h;valkey://i", "valkey://h;valkey://i", WANTED),
+        ("valkeyss://h", "valkeyss://h", WANTED),
+    ],
+)
+def test_a_wrong_url_of_a_valkey_is_shown_as_written_without_its_secrets(
+    make_app, url, shown, expected
+):
+    assert refusal(make_app, delayq_url=url) == f"delayq_url is {shown!r}; expected {expected}"
 
 
 def test_options_without_a_url_of_the_store_s_own_are_refused(make_app):

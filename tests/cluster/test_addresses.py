@@ -34,6 +34,7 @@ ASKED = ("asked", 7000)
             ["redis://u:p@a:1/0?ssl_ca_certs=/ca", "redis://b:2"],
         ),
         ("redis+cluster://[::1]:1;[::2]:2/0", ["redis://[::1]:1/0", "redis://[::2]:2"]),
+        ("valkeys+cluster://a:1;b:2/0", ["valkeys://a:1/0", "valkeys://b:2"]),
     ],
 )
 def test_a_url_names_its_nodes(url, nodes):

@@ -110,6 +110,12 @@ def test_a_map_that_maps_no_addresses_is_refused(make_house, said):
     )
 
 
+def test_a_cluster_of_valkeys_is_shown_as_written(make_house):
+    house = make_house("valkeys+cluster://:secret@a:1;b/0")
+    server = house.delayq.services.endpoint
+    assert (server.url, server.server.tls is None) == ("valkeys+cluster://a:1;b:6379/0", False)
+
+
 @pytest.mark.parametrize("url", ["redis+cluster://a:1;b:x/0", "redis+cluster://a:x;b:1/0"])
 def test_a_port_that_is_no_number_is_refused_without_the_password(make_house, url):
     house = make_house(url.replace("://", "://u:secret@"))

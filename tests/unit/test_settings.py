@@ -24,7 +24,8 @@ ROWS = {
     "enabled": Row(True, "true or false", [True, False], [1, None]),
     "url": Row(
         None,
-        "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL",
+        "a redis://, rediss://, redis+socket://, redis+cluster://, valkey://, valkeys:// or "
+        "sentinel:// URL",
         [None, "redis://localhost/0"],
         ["", "localhost:6379", 6379, b"redis://localhost/0"],
     ),

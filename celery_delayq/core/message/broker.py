@@ -27,7 +27,7 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kombu import Connection
@@ -54,7 +54,8 @@ _CONSUMER_TIMEOUT = 1800.0  # seconds; RabbitMQ's default, as a client cannot re
 _DEFAULT_HOST = "localhost"
 _REDIS = ("redis", "rediss")
 _SOCKET = "socket://"
-_CLUSTER = re.compile(r"\s*rediss?\+cluster://")
+_CLUSTER = re.compile(r"\s*(rediss?|valkeys?)\+cluster://")
+_VALKEY = re.compile(r"\s*valkey(?=s?(\+\w+)?://)")
 
 _OF_STORES = (
     "master_name",
@@ -75,7 +76,10 @@ _PREFIXED = re.compile(rf"(.+_)?{_EXCHANGE}")
 _DIGITS = re.compile(r"(?:[01]\.){28}")
 _WHERE = ("queue", *ROUTE)
 
-_WANTED = "a redis://, rediss://, redis+socket://, redis+cluster:// or sentinel:// URL"
+_WANTED = (
+    "a redis://, rediss://, redis+socket://, redis+cluster://, valkey://, valkeys:// or "
+    "sentinel:// URL"
+)
 _TRANSPORT = "a URL of a transport that kombu has, such as redis://, redis+socket:// or amqp://"
 _DATABASE = "a URL that names its database by a number, such as redis://host:6379/0"
 _QUERY = "a URL whose query has only words that kombu reads, such as ssl_cert_reqs"
@@ -84,6 +88,10 @@ _READABLE = "a URL whose port is a number, with the special characters of a pass
 _NO_CLUSTER = (
     "a URL of a transport that kombu has: Celery's broker cannot be in a Redis Cluster; let "
     "delayq_url name the Cluster, and broker_url another broker"
+)
+_NO_REDIS = "a redis:// URL, because the broker is not a Redis"
+_OTHER_TRANSPORT = (
+    "a redis:// or valkey:// URL, because the broker's transport is not kombu's own for Redis"
 )
 _SEVERAL = "a redis:// URL, because broker_url lists several brokers, and tasks wait in one Redis"
 _NO_OPTIONS = "None, as {} is None: how the broker is found is in broker_transport_options"
@@ -141,6 +149,8 @@ class Broker:
     @property
     def hold_limit(self) -> HoldLimit | None:
         """How long this broker lets a worker hold a message; ``None`` if that is not known."""
+        if self.transport == "redis" and self.endpoint is None:
+            return None  # another package's transport for Redis, which has limits of its own
         if self.transport in _VISIBILITY_TIMEOUT:
             return HoldLimit("visibility_timeout", self.visibility_timeout)
         if self.transport == "amqp":
@@ -212,14 +222,15 @@ def store_endpoint(
             # If the first broker is down, plain tasks go to the next one; waiting tasks cannot.
             raise InvalidSetting(names[0], None, _SEVERAL)
         if broker.endpoint is None:
-            why = "a redis:// URL, because the broker is not a Redis"
-            raise InvalidSetting(names[0], None, why)
+            is_redis = broker.transport == "redis"
+            raise InvalidSetting(names[0], None, _OTHER_TRANSPORT if is_redis else _NO_REDIS)
         if options:
             raise InvalidSetting(names[1], type(options).__name__, _NO_OPTIONS.format(names[0]))
         return broker.endpoint
     _check_words_of_store(options, names[1])
     nodes = leaf("cluster").nodes_of(url) if _CLUSTER.match(url) else []
-    each = nodes[:1] or [part.strip() for part in url.split(";")]
+    # kombu knows no valkey://, unless a package adds a transport of its own for it.
+    each = [_VALKEY.sub("redis", part.strip(), count=1) for part in nodes[:1] or url.split(";")]
     tls = options.get("ssl", False)
     connection = _read(
         lambda: Connection(";".join(filter(None, each)), ssl=tls), url, names[0], _WANTED
@@ -229,6 +240,8 @@ def store_endpoint(
     server = _server(connection, options, Names(*names, of_tls), url)
     if server is None or _has_others(connection) or not all(map(is_sentinel, connection.alt)):
         raise InvalidSetting(names[0], without_secrets(url), _WANTED)
+    if isinstance(server, Endpoint) and _VALKEY.match(url):
+        server = replace(server, scheme="valkey")
     if nodes:
         server = leaf("cluster").owner_of(server, url, slot, options, names)
     return server
@@ -296,7 +309,10 @@ def _uri(connection: Connection) -> str:
         url: str = connection.as_uri()
     finally:
         connection.hostname = host
-    return url
+    scheme, separator, rest = url.partition("://")
+    if "." in scheme:  # broker_transport names a class, as "package.module:Transport"
+        scheme = connection.get_transport_cls().driver_type
+    return f"{scheme}{separator}{rest}"
 
 
 def urls_of(connection: Connection) -> list[str]:

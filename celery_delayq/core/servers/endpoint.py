@@ -236,7 +236,10 @@ class Listener(ABC):
 
 @dataclass(frozen=True)
 class Endpoint(Server):
-    """A Redis at a fixed address: host and port, or the path of its socket, and its login."""
+    """A Redis at a fixed address: host and port, or the path of its socket, and its login.
+
+    ``scheme`` is how its user calls it, ``redis`` or ``valkey``; it is only shown.
+    """
 
     host: str = "localhost"
     port: int = 6379
@@ -246,6 +249,7 @@ class Endpoint(Server):
     password: str | None = field(default=None, repr=False)
     tls: Mapping[str, Any] | None = field(default=None, repr=False)
     credentials: Credentials | None = field(default=None, repr=False)
+    scheme: str = field(default="redis", repr=False, compare=False)
 
     @property
     def node(self) -> Address:
@@ -254,9 +258,9 @@ class Endpoint(Server):
     @property
     def url(self) -> str:
         if self.path:
-            return f"redis+socket://{self.path}?virtual_host={self.db}"
-        scheme = "redis" if self.tls is None else "rediss"
-        return f"{scheme}://{self.where}/{self.db}"
+            return f"{self.scheme}+socket://{self.path}?virtual_host={self.db}"
+        tls = "" if self.tls is None else "s"
+        return f"{self.scheme}{tls}://{self.where}/{self.db}"
 
     @property
     def user(self) -> str:
