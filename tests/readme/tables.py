@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
@@ -100,7 +100,7 @@ def _passages() -> Iterator[Passage]:
     for one in alerts():
         text = f"{_in_words(one)} {one.description.replace('-A APP', '-A shop')}"
         yield Passage(page("runbook"), f"\n## {one.name}\n\n", text, "\n\n")
-    yield Passage(page("reference/errors"), "errors:\n\n", _messages(), "\nThe ")
+    yield from _lists()
     yield Passage(page("reference/api"), "no `a`: ", _awaited(), ".\n")
     of_tasks = ", ".join(f"`{name}`" for name, one in OPTIONS.items() if not one.of_tasks)
     yield Passage(page("reference/options"), "all but ", of_tasks, ".\n")
@@ -126,6 +126,34 @@ def _passages() -> Iterator[Passage]:
         ),
         "\n\n    So is a queue",
     )
+
+
+def _lists() -> Iterator[Passage]:
+    """The lists of the reference: names, and what each says."""
+    api, errors_page, metrics_page = map(
+        page, ("reference/api", "reference/errors", "reference/metrics")
+    )
+    for title, rows, behind in (
+        ("Tasks and signatures", _members(DelayQTask), "\n## "),
+        ("`DelayQ`", _members(DelayQ), "\n## "),
+        ("Results", _members(ScheduledResult, besides=DelayQ), "\nAnd "),
+        ("Selections", _members(RewritableSelection), "\n## "),
+        ("Tasks that you read", _fields(ScheduledTask) + _members(ScheduledTask), ""),
+    ):
+        yield Passage(api, f"## {title}\n\n", _list(rows), behind)
+    yield Passage(errors_page, "as well:\n\n", _list(_errors()), "\n## ")
+    yield Passage(errors_page, "errors:\n\n", _list(_messages()), "\nWarnings")
+    for kind, behind in (("gauge", "\n## "), ("counter", "\n## "), ("histogram", "\n## ")):
+        title = f"## {kind.capitalize()}s\n\n"
+        yield Passage(metrics_page, title, _list(_metrics(kind)), behind)
+    yield Passage(
+        page("reference/options"), "raises `InvalidOption`.\n\n", _list(_options()), "\n## "
+    )
+
+
+def _list(rows: Iterable[Row]) -> str:
+    """A list in Markdown."""
+    return "".join(f"- {': '.join(row)}\n" for row in rows)
 
 
 def _rule(alert: health.Alert) -> str:
@@ -168,14 +196,13 @@ def _in_words(alert: health.Alert) -> str:
 
 
 def tables() -> tuple[Table, ...]:
-    api, stored = page("reference/api"), page("inside/stored-format")
+    stored = page("inside/stored-format")
     return (
         Table(
             page("reference/settings"),
             ("setting", "default", "allowed", "meaning"),
             _settings(),
         ),
-        Table(page("reference/options"), ("option", "meaning"), _options()),
         Table(page("reference/options"), ("option of Celery", "a scheduled task"), _of_celery()),
         Table(stored, ("key", "type", "content"), _keys()),
         Table(page("inside/protocol"), ("script", "what it does"), _scripts()),
@@ -185,11 +212,6 @@ def tables() -> tuple[Table, ...]:
             tuple(map(_change, ACTIONS.values())),
         ),
         Table(page("guide/keys"), who_stays.HEAD, (*who_stays.table(),)),
-        Table(page("reference/errors"), ("error", "what it means"), _errors()),
-        *(
-            Table(page("reference/metrics"), (kind, "what it says"), _metrics(kind))
-            for kind in ("gauge", "counter", "histogram")
-        ),
         Table(page("reference/metrics"), ("severity", "alerts"), _alerts()),
         Table(
             page("operate/monitoring"),
@@ -208,15 +230,6 @@ def tables() -> tuple[Table, ...]:
         ),
         Table(page("reference/cli"), ("command", "what it does", "options"), _commands()),
         Table(page("reference/signals"), ("signal", "it brings"), _signals()),
-        Table(api, ("on tasks and signatures", "what it does"), _members(DelayQTask)),
-        Table(api, ("of `DelayQ`", "what it does"), _members(DelayQ)),
-        Table(api, ("of `ScheduledResult`", "what it does"), _members(ScheduledResult)),
-        Table(api, ("of `delayq.select(…)`", "what it does"), _members(RewritableSelection)),
-        Table(
-            api,
-            ("of `ScheduledTask`", "what it is"),
-            _fields(ScheduledTask) + _members(ScheduledTask),
-        ),
     )
 
 
@@ -377,11 +390,22 @@ def _options_of(command: click.Command) -> str:
     return " ".join(f"`{name}`" for name in own)
 
 
-def _messages() -> str:
+def _messages() -> tuple[Row, ...]:
     """The messages that the package logs as errors, in the order of its files."""
     paths = sorted(PACKAGE.rglob("*.py"))
     found = dict.fromkeys(one for path in paths for one in _messages_of(path))
-    return "".join(f"- `{one}`\n" for one in found)
+    return tuple((f"`{message}`", *_help_for(message)) for message in found)
+
+
+def _help_for(message: str) -> Iterator[str]:
+    """The section of the runbook for a message that is logged as an error."""
+    sections = {
+        " is dead: ": "delayqdead",
+        "thread": "a-thread-has-ended-what-now",
+        "lost its data": "delayqemptied",
+        "rule %s": "delayqrules",
+    }
+    return (_section(anchor) for part, anchor in sections.items() if part in message)
 
 
 def _messages_of(path: Path) -> Iterator[str]:
@@ -397,8 +421,11 @@ def _messages_of(path: Path) -> Iterator[str]:
                 yield message
 
 
-def _members(owner: type) -> tuple[Row, ...]:
-    """The public methods and properties of a class, with their arguments."""
+def _members(owner: type, besides: type = type) -> tuple[Row, ...]:
+    """The public methods and properties of a class, with their arguments.
+
+    Without those to await, and without methods that *besides* has as well.
+    """
     found = {
         name: one
         for base in reversed(owner.__mro__)
@@ -418,6 +445,7 @@ def _members(owner: type) -> tuple[Row, ...]:
         (f"`{_call(name, one)}`", _first_sentence(one.__doc__ or said[name]))
         for name, one in found.items()
         if not (name[0] == "a" and name[1:] in found)
+        if not (callable(one) and hasattr(besides, name))
     )
 
 
