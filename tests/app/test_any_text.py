@@ -1,13 +1,10 @@
 """Ids, names and queues may contain any text: it touches no other key and breaks no line."""
 
-import logging
-
 import pytest
 
 from celery_delayq.errors import DelayQError, InvalidOption
 from tests.app.support import FAR, LONG_AGO
 from tests.operations.test_cli import HOSTILE, printable
-from tests.support.places import at
 
 pytestmark = pytest.mark.libraries
 
@@ -36,26 +33,6 @@ def bystander(redis):
 def keys(redis):
     """The keys that are neither the store's nor a bystander's."""
     return {key for key in redis.keys("*") if not key.startswith((OWN.encode(), b"other "))}
-
-
-@pytest.mark.parametrize("text", [*TEXTS, UNPRINTABLE, " ", "ü" * 256], ids=short)
-def test_as_an_id_it_is_no_more_than_an_id(add, delayq, redis, bystander, text):
-    before = bystander()
-    for task_id in (text, "a"):
-        add.s(1).set(task_id=task_id).delay_until(FAR)
-
-    assert [task.id for task in delayq.tasks()] == [text, "a"]
-    assert delayq.get(text).args == (1,)
-    assert delayq.reschedule(text, LONG_AGO)
-    assert list(delayq.check()) == []
-    assert delayq.hand_over() == 1
-    assert delayq.handed_over(text) is not None
-    add.s(1).set(task_id=text).delay_until(FAR)
-    assert delayq.cancel(text)
-
-    assert [task.id for task in delayq.tasks()] == ["a"]
-    assert keys(redis) == {b"celery", b"_kombu.binding.celery"} & keys(redis)
-    assert bystander() == before
 
 
 @pytest.mark.parametrize(
@@ -106,18 +83,6 @@ def test_in_another_redis_than_the_store_s_such_a_name_is_a_name(delayq_app, red
 
     assert app.delayq.hand_over() == 1
     assert redis_server.client(db=4).llen(OWN + "wake") == 1
-
-
-def test_in_a_log_it_is_one_line_of_plain_text(app, delayq, caplog):
-    text = UNPRINTABLE
-    with caplog.at_level(logging.DEBUG, "celery_delayq"):
-        at(delayq, "dead", text, name=text, queue=text + "queue")
-        delayq.get(text)
-
-    assert delayq.counts().dead == 1
-    lines = [one.getMessage() for one in caplog.records if one.name.startswith("celery_delayq")]
-    assert lines
-    assert all(printable(line) for line in lines), ascii(lines)
 
 
 def test_in_an_error_it_is_one_line_of_plain_text(app, add, delayq, redis):

@@ -5,11 +5,9 @@ import logging
 import pytest
 from celery import group
 
-from celery_delayq.errors import BrokerDown
-from tests.app.support import FAR, LONG_AGO
+from tests.app.support import FAR
 from tests.support.network import Listener
 from tests.support.ports import free_port
-from tests.support.shards import total
 
 pytestmark = pytest.mark.libraries
 
@@ -43,17 +41,6 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_scheduling_cancelling_and_reading_work_while_the_broker_is_down(away, call):
-    task = task_of(away)
-
-    result = CALLS[call](task)
-
-    assert away.delayq.get(result.id) is not None
-    assert away.delayq.reschedule(result.id, by=60)
-    assert away.delayq.cancel(result.id)
-
-
 @pytest.mark.parametrize("capture", [False, True])
 @pytest.mark.parametrize("transport", ["amqp", "redis"])
 def test_scheduling_opens_no_connection_to_the_broker(delayq_app, url, transport, capture):
@@ -72,17 +59,6 @@ def test_scheduling_opens_no_connection_to_the_broker(delayq_app, url, transport
             assert app.delayq.cancel(result.id)
 
         assert broker.connections == 0
-
-
-def test_a_due_task_stays_scheduled_and_counts_no_attempt_while_the_broker_is_down(away, redis):
-    away.send_task("t", task_id="a", delayq_at=LONG_AGO)
-
-    with pytest.raises(BrokerDown, match="the broker cannot be reached"):
-        away.delayq.hand_over()
-
-    assert away.delayq.counts().scheduled == 1
-    assert total(redis.hlen, "claims") == 0
-    assert away.delayq.cancel("a")
 
 
 def test_the_revoke_of_a_scheduled_task_needs_no_broker(away):

@@ -143,19 +143,3 @@ def test_of_450_items_under_one_key_the_last_waits(app, delayq, signature, redis
     ]
     assert owed(redis) == 0
     assert total(redis.hlen, "records") == total(redis.zcard, "due") == 1
-
-
-def test_of_450_items_under_one_key_the_first_waits_where_it_is_kept(delayq, signature):
-    bulk = delayq.schedule_many(signature, numbered(450, key="k", conflict="keep"), at=FAR)
-
-    assert waiting(delayq) == {bulk.ids[0]: (0,)}
-    assert set(bulk.ids) == {bulk.ids[0]}
-    assert bulk.existed == set(range(1, 450))
-
-
-def test_of_450_items_under_one_key_the_first_waits_where_the_others_are_refused(delayq, signature):
-    bulk = delayq.schedule_many(signature, numbered(450, key="k"), at=FAR)
-
-    assert waiting(delayq) == {bulk.ids[0]: (0,)}
-    assert bulk.refused.keys() == set(range(1, 450))
-    assert {error.holder for error in bulk.refused.values()} == {bulk.ids[0]}

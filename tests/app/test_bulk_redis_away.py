@@ -4,7 +4,6 @@ import pytest
 from kombu.exceptions import OperationalError
 
 from celery_delayq.core import clock
-from celery_delayq.errors import StoreFull
 from tests.app.bulk import plain_task
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.shards import total
@@ -36,21 +35,6 @@ def test_as_many_attempts_are_made_as_the_policy_allows(through, hanging_up, opt
 
     assert hanging_up.connections == attempts
     assert (caught.value.so_far.ids, caught.value.so_far.refused) == ([], {})
-
-
-def test_the_error_of_a_later_slice_has_what_the_earlier_ones_made(through, swallowing, passing):
-    proxy = swallowing(b"third", times=99)
-    app = through(proxy)
-    items = [*slices("first", "second", "third", "fourth")]
-    items[3] = items[11] = None
-
-    with passing(proxy), pytest.raises(OperationalError) as caught:
-        app.delayq.schedule_many(plain_task(app), items, at=FAR)
-
-    so_far = caught.value.so_far
-    assert so_far.ids == [item and item[3] for item in items[:10]]
-    assert (so_far.scheduled, [*so_far.refused]) == (9, [3])
-    assert str(caught.value).startswith("schedule failed: ")
 
 
 def test_the_error_says_where_a_caller_can_go_on(through, swallowing, redis, monkeypatch):
@@ -90,58 +74,3 @@ def test_a_slice_whose_answer_was_lost_is_repeated_and_scheduled_once(
     assert total(redis.zcard, "due") == total(redis.hlen, "records") == 15
     assert app.delayq.hand_over() == 15
     assert sum(map(len, lists(redis).values())) == 15
-
-
-def test_a_repeated_slice_refuses_the_same_items_as_the_first_time(through, swallowing):
-    app = through(swallowing(b"first", times=2))
-    task = plain_task(app)
-    app.delayq.schedule(task.s("held").set(task_id="id-2"), at=FAR)
-    items = [*[*slices("first")][:4], ((9,), {}, None, "id-3")]
-
-    made = app.delayq.schedule_many(task, items, at=FAR)
-
-    assert [*made.refused] == [2, 4]
-    assert app.delayq.get("id-2").args == ("held",)
-    assert app.delayq.get("id-3").args == (3,)
-
-
-def test_a_redis_without_memory_ends_the_bulk_between_two_slices(delayq_app, start_redis):
-    server = start_redis("--maxmemory-policy", "noeviction")
-    app, client = delayq_app(server.url()), server.client()
-
-    def fill(_):
-        client.config_set("maxmemory", 1)
-
-    with pytest.raises(StoreFull) as caught:
-        app.delayq.schedule_many(plain_task(app), slices("first", "second"), at=FAR, progress=fill)
-
-    assert caught.value.so_far.scheduled == app.delayq.counts().scheduled == 5
-    client.close()
-
-
-def test_a_redis_that_comes_back_between_two_slices_is_used_again(delayq_app, start_redis):
-    server = start_redis("--appendonly", "yes", "--appendfsync", "always")
-    app = delayq_app(server.url())
-
-    def restart(so_far):
-        if so_far.scheduled == 5:
-            server.kill()
-            server.start()
-
-    made = app.delayq.schedule_many(
-        plain_task(app), slices("first", "second"), at=FAR, progress=restart
-    )
-
-    assert made.scheduled == app.delayq.counts().scheduled == 10
-
-
-def test_a_redis_that_was_emptied_between_two_slices_gets_the_template_again(app, delayq, redis):
-    made = delayq.schedule_many(
-        plain_task(app),
-        slices("first", "second"),
-        at=FAR,
-        progress=lambda so_far: redis.flushall() if so_far.scheduled == 5 else None,
-    )
-
-    assert made.scheduled == 10
-    assert [task.args for task in delayq.tasks()] == [(number,) for number in range(5, 10)]

@@ -3,7 +3,6 @@
 import pytest
 
 from celery_delayq import Outcome, State
-from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO
 
 pytestmark = pytest.mark.core
@@ -27,18 +26,6 @@ def test_a_waiting_task_is_read_and_edited_by_its_key(add, delayq):
 
 
 @pytest.mark.operations
-def test_the_next_under_a_key_is_meant_and_not_the_one_before(add, delayq):
-    first = delayq.schedule(add.s(1), at=FAR, key="k")
-    second = delayq.schedule(add.s(2), at=FAR, key="k", conflict="replace")
-
-    assert delayq.edit(key="k", args=[5])
-
-    assert delayq.get(key="k").id == second.id
-    assert delayq.get(second).args == (5,)
-    assert delayq.get(first) is None
-
-
-@pytest.mark.operations
 def test_the_last_task_under_a_key_is_known_to_have_been_delivered(add, delayq):
     first = delayq.schedule(add.s(1), at=LONG_AGO, key="k")
     assert delayq.handed_over(key="k") is None
@@ -49,25 +36,3 @@ def test_the_last_task_under_a_key_is_known_to_have_been_delivered(add, delayq):
     for unknown in (delayq.get, delayq.result, delayq.state):
         assert unknown(key="k") is None
     assert delayq.edit(key="none", args=[5]) is Outcome.NOT_FOUND
-
-
-@pytest.mark.operations
-@pytest.mark.parametrize("way", ["get", "result", "state", "handed_over", "edit", "cancel"])
-@pytest.mark.parametrize(
-    ("who", "words"),
-    [
-        (
-            {},
-            "task_id is None; expected text of 1 to 512 bytes, a UUID, a result or a ScheduledTask",
-        ),
-        ({"task_id": "a", "key": "k"}, "key is 'k'; expected a task's id or a key, not both"),
-        ({"key": "k" * 10_000}, "expected text of 1 to 255 bytes, without NUL"),
-    ],
-    ids=["none", "both", "too long"],
-)
-def test_it_is_an_id_or_a_key(delayq, way, who, words):
-    if way == "edit" and len(who) == 2:
-        pytest.skip("beside an id, it is the new key")
-    with pytest.raises(InvalidOption) as caught:
-        getattr(delayq, way)(**who, **{"priority": 1} if way == "edit" else {})
-    assert words in str(caught.value)

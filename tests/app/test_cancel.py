@@ -35,11 +35,6 @@ def test_get_raises_for_a_caller_that_waits_for_a_cancelled_task(app, add):
         AsyncResult(result.id, app=app).get(timeout=30)
 
 
-def test_an_unknown_id_is_not_found_and_nothing_is_stored_for_it(app, delayq):
-    assert delayq.cancel("nobody") is Outcome.NOT_FOUND
-    assert app.AsyncResult("nobody").state == "PENDING"
-
-
 def test_a_cancel_of_a_delivered_task_says_so_and_leaves_its_result_alone(add, delayq):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
@@ -65,16 +60,6 @@ def test_nothing_is_stored_for_a_task_that_ignores_results(app, delayq):
 
     assert result.cancel() is Outcome.DONE
     assert app.AsyncResult(result.id).state == "PENDING"
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"serializer": "pickle"}, {"compression": "zlib"}], ids=repr
-)
-def test_every_kind_of_message_is_revoked(add, delayq, options):
-    result = add.s("x" * 5000).set(**options).delay_until(FAR)
-
-    assert delayq.cancel(result.id) is Outcome.DONE
-    assert result.state == "REVOKED"
 
 
 def test_without_a_result_backend_the_answer_is_the_same(delayq_app, url, caplog):

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import pickle
 from itertools import product
 from uuid import uuid4
 
@@ -49,9 +48,14 @@ def test_a_canvas_s_uuid_is_its_entry_s_id(add, delayq):
 
 
 @pytest.mark.parametrize("what", CANVASES)
-def test_a_canvas_is_one_entry_that_its_result_cancels_and_moves(add, delayq, what):
+def test_a_canvas_is_one_entry_that_shows_what_it_is_and_that_its_result_cancels_and_moves(
+    add, delayq, what
+):
     result = CANVASES[what](add).delay_until(FAR)
 
+    for task in (delayq.get(result.id), *delayq.tasks()):
+        assert task.is_canvas is (what in SHOWN)
+        assert not task.is_canvas or task.task == task.argsrepr == SHOWN[what]
     assert delayq.counts().scheduled == 1
     assert result.reschedule(by=60) is Outcome.DONE
     assert delayq.get(result).due.timestamp() == FAR + 60
@@ -167,13 +171,6 @@ def test_parts_keep_their_own_options(app, add, delayq, redis):
     assert json.loads(two)["headers"]["timelimit"][0] == 5
 
 
-def test_a_canvas_with_a_stated_id_has_it(add, delayq):
-    result = chain(add.s(1), add.s(2)).set(task_id="the-chain").delay_until(FAR)
-
-    assert delayq.get(result.id) is not None
-    assert result.id == "the-chain"
-
-
 def test_scheduling_the_same_canvas_twice_gives_two_entries(add, delayq):
     canvas = group(add.s(1), add.s(2))
 
@@ -208,15 +205,6 @@ def finish_all(app):
         simple.close()
 
 
-def test_a_pickled_result_of_a_group_is_one_of_celery_s_with_its_parts(app, add):
-    result = group(add.s(1), add.s(2)).delay_until(FAR)
-
-    read = pickle.loads(pickle.dumps(result))
-
-    assert isinstance(read, GroupResult)
-    assert (read.id, [part.id for part in read]) == (result.id, [part.id for part in result])
-
-
 def test_a_result_of_a_group_can_be_saved_and_restored(app, add):
     result = group(add.s(1), add.s(2)).delay_until(FAR)
 
@@ -236,16 +224,6 @@ SHOWN = {
     "chain with chord": "chain(add, ...)",
     "chunks": "group(starmap(add), ...)",
 }
-
-
-@pytest.mark.parametrize("what", SHOWN)
-def test_it_is_shown_as_what_it_is_and_launches(add, delayq, what):
-    result = CANVASES[what](add).delay_until(FAR)
-
-    for task in (delayq.get(result.id), *delayq.tasks()):
-        assert (task.task, task.argsrepr, task.is_canvas) == (SHOWN[what], SHOWN[what], True)
-    plain = add.s(1).delay_until(FAR)
-    assert not delayq.get(plain.id).is_canvas
 
 
 def test_a_caller_that_waits_over_rpc_for_a_part_gets_the_revocation_of_the_whole(delayq_app, url):

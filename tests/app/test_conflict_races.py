@@ -9,7 +9,7 @@ from celery import states
 
 from tests.app.conflicts import owed, told, waiting
 from tests.app.support import FAR
-from tests.support.forked import PythonProcess, run_forked
+from tests.support.forked import run_forked
 from tests.support.shards import SHARDS, each, total
 from tests.support.worker import ROOT
 
@@ -107,35 +107,10 @@ delayq = DelayQ(app)
 app.conf.delayq_shards = {SHARDS}
 options = dict(delayq_key="k", delayq_at={FAR})
 """
-DEBOUNCING = """
-options |= dict(delayq_conflict="debounce", delayq_max_wait=10**6)
-for number in range(25):
-    app.send_task("add", (sys.argv[3], number), **options)
-app.close()
-"""
 KILLED = """
 app.backend.mark_as_revoked = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 app.send_task("add", (2,), task_id="new", delayq_conflict=sys.argv[3], **options)
 """
-
-
-def test_of_many_processes_the_last_call_waits(app, delayq, redis, tmp_path):
-    command = ("-c", PROCESS + DEBOUNCING, app.conf.broker_url, app.conf.result_backend)
-    processes = [
-        PythonProcess(*command, str(number), log=tmp_path / "log", env={}, cwd=tmp_path)
-        for number in range(4)
-    ]
-
-    assert [process.wait(60) for process in processes] == [0] * 4
-
-    [(last, (_, number))] = waiting(delayq).items()
-    assert number == 24
-    stored = app.backend.client.keys("celery-task-meta-*")
-    ids = [key.decode().removeprefix("celery-task-meta-") for key in stored]
-    named = successors(ids, app)
-    assert len(named) == 99
-    assert set(named.values()) - named.keys() == {last}
-    assert owed(redis) == 0
 
 
 KILLED_WHILE = {

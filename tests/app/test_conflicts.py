@@ -9,10 +9,8 @@ from celery.result import AsyncResult, GroupResult
 from celery.signals import task_revoked
 
 from celery_delayq import AlreadyScheduled, Outcome
-from celery_delayq.errors import InFlight
 from tests.app.conflicts import KEEPING, REPLACING, owed, told, waiting
-from tests.app.support import FAR, LONG_AGO
-from tests.support.places import take
+from tests.app.support import FAR
 
 
 @pytest.fixture
@@ -43,12 +41,6 @@ def test_a_key_that_is_taken_is_refused(add, delayq, holder):
         delayq.schedule(add.s(2), at=FAR, key="k")
     assert caught.value.holder == holder.id
     assert waiting(delayq) == {holder.id: (1,)}
-
-
-def test_tasks_of_other_keys_and_of_none_do_not_meet(add, delayq):
-    for key in ("a", "b", None, None):
-        delayq.schedule(add.s(1), at=FAR, key=key, conflict="replace")
-    assert len(waiting(delayq)) == 4
 
 
 @pytest.mark.parametrize("way", KEEPING)
@@ -161,20 +153,6 @@ def test_a_task_of_the_same_id_is_replaced_and_not_revoked(app, add, delayq, rev
     assert waiting(delayq) == {"a": (2,)}
     assert told("a", app)[0] == states.PENDING
     assert revoked == []
-
-
-@pytest.mark.operations
-def test_a_task_being_published_cannot_be_replaced_by_its_id(app, delayq):
-    route = {"task_id": "a", "exchange": "mail", "routing_key": "m"}  # which needs a relay
-    app.send_task("t", (1,), delayq_at=LONG_AGO, **route)
-    take(delayq, "leased", "a")
-
-    with pytest.raises(InFlight) as caught:
-        app.send_task("t", (2,), delayq_at=FAR, delayq_conflict="replace", **route)
-
-    assert isinstance(caught.value, AlreadyScheduled)
-    assert str(caught.value) == "task 'a' is being published this moment; try again shortly"
-    assert delayq.get("a").args == (1,)
 
 
 @pytest.mark.parametrize("wait", [60, timedelta(minutes=1)])

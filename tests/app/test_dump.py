@@ -54,16 +54,6 @@ def test_the_first_line_says_what_it_is_and_the_last_how_many_there_are(app, red
     assert last == {"kind": "end", "tasks": 1, "unreadable": 0}
 
 
-def test_a_dump_changes_nothing(app, redis):
-    app.send_task("t", task_id="a", delayq_at=FAR)
-    list(app.delayq.select(all=True))  # it registers with each shard
-    before = {key: redis.dump(key) for key in redis.keys("*")}
-
-    assert len([*app.delayq.dump()]) == 3
-
-    assert {key: redis.dump(key) for key in redis.keys("*")} == before
-
-
 def test_waiting_tasks_keep_their_times_tags_and_order(one, two):
     for number in range(250):
         one.send_task("t", (number,), task_id=f"{number}", delayq_at=FAR, delayq_tags=["a", "ü\n"])
@@ -228,18 +218,6 @@ def test_a_pause_that_is_there_stays_as_it_is(one, two, paused):
     assert two.delayq.load(through_text(one.delayq), paused=paused)
 
     assert [pause.late for pause in two.delayq.pauses()] == [True]
-
-
-def test_a_list_that_refused_it_is_remembered(delayq_app, url, redis):
-    one, two = (delayq_app(url, delayq_prefix=name) for name in ("one", "two"))
-    one.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    redis.set("celery", "no list")
-    one.delayq.hand_over()
-
-    before, after = moved(one, two)
-
-    assert after == before
-    assert (after["a"]["state"], after["a"]["refusals"]) == ("refused", 1)
 
 
 def test_the_same_dump_loaded_again_adds_nothing(one, two, redis):

@@ -121,15 +121,6 @@ def test_an_item_that_apply_async_rejects_is_refused_with_a_reason(app, delayq, 
         bulk.raise_for_refused()
 
 
-def test_an_item_that_apply_async_rejects_does_not_fail_the_others(app, delayq):
-    task = app.task(name="t", base=Graceful)(noop)
-
-    bulk = delayq.schedule_many(task, [((1,), {}), ((1,), {}), ((2,), {})], at=FAR)
-
-    assert (bulk.scheduled, [*bulk.refused], bulk.ids.count(None)) == (2, [1], 1)
-    assert {held.id for held in delayq.tasks()} == {bulk.ids[0], bulk.ids[2]}
-
-
 @pytest.mark.parametrize("call", [lambda task: task.delay_until, lambda task: task.s().delay_until])
 def test_a_call_that_is_rejected_has_the_result_that_apply_async_returned(app, delayq, call):
     task = app.task(name="t", base=Graceful)(noop)

@@ -127,22 +127,13 @@ def test_rescheduling_what_has_run_refuses_a_wrong_time_all_the_same(scheduled):
         scheduled.reschedule(after=60, by=60)
 
 
-def test_a_pickled_result_is_the_same(scheduled):
-    read = pickle.loads(pickle.dumps(scheduled))
+@pytest.mark.parametrize("passed", [lambda one: pickle.loads(pickle.dumps(one)), copy.copy])
+def test_a_pickled_or_copied_result_is_the_same(scheduled, passed):
+    read = passed(scheduled)
 
     assert type(read) is type(scheduled)
     assert (read.id, read.due, read.get()) == (scheduled.id, scheduled.due, scheduled.get())
     assert read.cancel() is read.reschedule(after=60) is Outcome.HANDED_OVER
-
-
-def test_a_copy_has_the_same_face(ran):
-    result = ran.delay_for(60, 1)
-
-    copied = copy.copy(result)
-
-    assert isinstance(copied, ScheduledResult)
-    assert (copied.id, copied.due, copied.get()) == (result.id, result.due, 1)
-    assert copied.cancel() is Outcome.HANDED_OVER
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,12 @@
 """`delayq.edit`: the message equals that of a plain call with the new values."""
 
-import hashlib
-import hmac
 import json
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
 from celery import chain, chord, group
-from kombu import Queue, serialization
-from kombu.serialization import registry
+from kombu import Queue
 
 from celery_delayq import Outcome
 from celery_delayq.core.message.body import is_celery_s
@@ -343,50 +340,7 @@ def test_arguments_that_this_app_may_not_read_stay_and_the_rest_can_be_edited(de
     assert envelope(app.delayq, "a").raw["body"] == body
 
 
-def test_a_signed_message_is_signed_anew(delayq_app, url):
-    key = b"key of this test"
-
-    def sign(data):
-        body = json.dumps(data).encode()
-        return hmac.digest(key, body, hashlib.sha256) + body
-
-    def verify(signed):
-        assert hmac.compare_digest(signed[:32], hmac.digest(key, signed[32:], hashlib.sha256))
-        return json.loads(signed[32:])
-
-    serialization.register("signed", sign, verify, "application/x-signed", "binary")
-    try:
-        app = delayq_app(url, accept_content=["signed"], task_serializer="signed")
-        app.send_task("t", (1,), {"y": 2}, task_id="a", delayq_at=FAR)
-
-        assert app.delayq.edit("a", args=[5])
-
-        task = app.delayq.get("a")
-        assert (task.args, task.kwargs) == ((5,), {"y": 2})
-        assert envelope(app.delayq, "a").raw["content-type"] == "application/x-signed"
-    finally:
-        serialization.unregister("signed")
-        registry._disabled_content_types.discard("application/x-signed")
-
-
 # Revisions, and concurrent changes of the task.
-
-
-def test_a_revision_is_of_one_state_and_the_edit_can_ask_for_it(add, delayq):
-    result = add.delay_until(FAR, 1)
-    first = delayq.get(result)
-    assert first.changed == first.created
-
-    assert delayq.edit(result, args=[2], if_revision=first.revision) is Outcome.DONE
-    second = delayq.get(result)
-    assert second.revision > first.revision
-    assert second.changed >= first.changed == second.created
-
-    assert result.edit(args=[3], if_revision=first.revision) is Outcome.UNCHANGED
-    assert not Outcome.UNCHANGED
-    assert delayq.get(result) == second
-    delayq.reschedule(result, by=0)
-    assert delayq.get(result).revision > second.revision
 
 
 @pytest.fixture
@@ -432,14 +386,6 @@ def test_a_task_that_comes_between_look_and_step_is_edited(app, delayq, overtaki
 
 
 # The outcome.
-
-
-def test_an_edit_of_a_task_that_does_not_wait_says_so(add, delayq):
-    result = add.delay_until(LONG_AGO, 1)
-    delayq.hand_over()
-
-    assert result.edit(args=[2]) is Outcome.HANDED_OVER
-    assert delayq.edit("none", args=[2]) is Outcome.NOT_FOUND
 
 
 def test_a_relayed_task_goes_by_its_new_priority(delayq_app, url, redis_server, redis):

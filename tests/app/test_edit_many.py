@@ -1,20 +1,15 @@
 """`select(...).edit(...)`: the same edit of many tasks, in steps."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from celery import chain
 from kombu import Queue
 
-from celery_delayq import Outcome, State
 from celery_delayq.core import clock
 from celery_delayq.errors import InvalidOption, NotATask, StoreUnavailable
 from celery_delayq.operations import selection as rewriting
 from tests.app.support import FAR, LONG_AGO, Killed, lists
-from tests.support.places import take
 from tests.support.shards import each
-from tests.support.waiting import PATIENCE, interrupt
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -72,22 +67,6 @@ def test_it_reports_its_steps_and_goes_on_after_a_kill_by_its_cursor(fill, delay
 
     assert delayq.select(queue="old", cursor=cursor).edit(queue="new") == 2500 - done
     assert delayq.select(queue="new").count() == 2500
-
-
-def test_a_kill_within_a_step_leaves_whole_tasks_and_can_be_repeated(between, fill, delayq):
-    fill()
-
-    def kill():
-        if between.asked["rewrite"] == 2:  # written, but not told
-            interrupt(threading.main_thread(), Killed)
-
-    between.after("rewrite", kill)
-    selection = delayq.select(tag="t")
-    with pytest.raises(Killed):
-        selection.edit(add_tags=["new"])
-
-    assert delayq.select(tag="t", cursor=selection.cursor).edit(add_tags=["new"]) == 70
-    assert {one.tags for one in delayq.select(all=True)} == {("t", "new")}
 
 
 def test_a_task_changed_after_it_was_read_is_read_again(between, fill, delayq):
@@ -171,20 +150,6 @@ def test_a_task_that_would_have_too_many_tags_stops_the_edit_and_is_named(fill, 
         delayq.select(all=True).edit(add_tags=["new"])
 
 
-def test_a_dead_task_stays_dead_and_goes_to_its_new_queue_when_it_is_retried(fill, delayq, redis):
-    fill(1, LONG_AGO)
-    (task,) = delayq.select(all=True)
-    take(delayq, "dead", task.id)
-
-    assert delayq.select(queue="old").edit(queue="new") == 1
-    (task,) = delayq.select(all=True)
-    assert task.state is State.DEAD
-
-    assert delayq.retry(task)
-    delayq.hand_over()
-    assert redis.llen("new") == 1
-
-
 def test_tasks_that_expire_before_they_are_due_have_one_warning_a_step(fill, delayq, caplog):
     fill(3)
 
@@ -195,45 +160,3 @@ def test_tasks_that_expire_before_they_are_due_have_one_warning_a_step(fill, del
 
 
 # Races.
-
-
-def test_of_several_edits_at_once_none_is_lost(delayq, add):
-    add.s(1).set(task_id="a").delay_until(FAR)
-    barrier = threading.Barrier(3)
-
-    def tagging(name):
-        barrier.wait(30)
-        return [delayq.edit("a", add_tags=[f"{name}{number}"]) for number in range(5)]
-
-    with ThreadPoolExecutor(3) as pool:
-        done = [one for some in pool.map(tagging, "xyz") for one in some]
-
-    assert done == [Outcome.DONE] * 15
-    assert sorted(delayq.get("a").tags) == [f"{name}{n}" for name in "xyz" for n in range(5)]
-    assert not list(delayq.check())
-
-
-def test_beside_the_hand_over_each_goes_once_and_to_the_queue_that_the_answer_says(
-    delayq, add, redis
-):
-    ids = [f"{number:03}" for number in range(200)]
-    items = [((), {}, LONG_AGO, task_id) for task_id in ids]
-    assert delayq.schedule_many(add.s(1).set(queue="old"), items)
-    delayq.services.settings  # noqa: B018 - read before the threads start
-    begun, answers = threading.Event(), {}
-
-    def moving():
-        for task_id in reversed(ids):
-            answers[task_id] = delayq.edit(task_id, queue="new")
-            begun.set()
-
-    thread = threading.Thread(target=moving)
-    thread.start()
-    begun.wait(30)
-    delayq.hand_over()
-    thread.join(60)
-    delayq.hand_over()
-
-    moved = sum(outcome is Outcome.DONE for outcome in answers.values())
-    assert set(answers.values()) <= {Outcome.DONE, Outcome.HANDED_OVER}
-    assert (redis.llen("new"), redis.llen("old")) == (moved, 200 - moved)

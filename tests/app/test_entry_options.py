@@ -42,8 +42,10 @@ CANVASES = {
 KINDS = {
     **WAYS,
     **CANVASES,
-    "schedule by name": lambda add, *_, **said: add.app.delayq.schedule(
-        add.s(1), at=FAR, **{name.removeprefix("delayq_"): one for name, one in said.items()}
+    "schedule by name": lambda add, *_, delayq_once, **said: add.app.delayq.schedule(
+        add.s(1).set(delayq_once=delayq_once),
+        at=FAR,
+        **{name.removeprefix("delayq_"): one for name, one in said.items()},
     ),
     "capture": lambda add, *_, **said: add.apply_async((1,), countdown=3600, **said),
 }
@@ -56,15 +58,19 @@ def app(app_with_results):
 
 
 @pytest.mark.parametrize("way", KINDS)
-def test_they_are_the_entry_s_and_not_the_message_s_whatever_the_way(app, add, delayq, way):
+def test_options_of_ours_are_the_entry_s_and_once_is_a_header_whatever_the_way(
+    app, add, delayq, way
+):
     app.conf.delayq_capture_eta = True
 
-    KINDS[way](add, 1, **WORDS)
+    KINDS[way](add, 1, **WORDS, delayq_unique_for=5, delayq_once=True)
 
     assert terms(delayq) == TERMS
     [waiting] = delayq.tasks()
+    assert delayq.services.entries.find(waiting.id).extras.hold == "w5000"
+    assert envelope(delayq, waiting.id).headers["delayq_once"] is True
     text = f"{envelope(delayq, waiting.id).raw} {delayq.get(waiting.id).args}"
-    assert [name for name in WORDS if name in text] == []
+    assert [name for name in (*WORDS, "delayq_unique_for") if name in text] == []
 
 
 def test_a_message_arrives_as_without_them(add, delayq, redis):
@@ -94,6 +100,7 @@ WRONG = [
     ({"max_wait": 5}, "delayq_max_wait", 5, "delayq_conflict='debounce' beside it"),
     ({"tags": "a"}, "delayq_tags", "a", "a list of tags, like ['a']"),
     ({"late": "skip"}, "delayq_late", "skip", "delayq_late='skip' and delayq_grace together"),
+    ({"unique_for": 5}, "delayq_unique_for", 5, "delayq_key beside it"),
 ]
 
 

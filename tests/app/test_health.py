@@ -3,7 +3,6 @@
 import contextlib
 import re
 import socket
-import time
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -18,7 +17,7 @@ from tests.app.test_status import give_another_layout
 from tests.support.places import at
 from tests.support.ports import free_port
 from tests.support.shards import each
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import eventually
 
 AMQP = "amqp://127.0.0.1:1//"
 NOBODY = health.NO_SCANNER.sentence
@@ -110,18 +109,6 @@ def test_dead_tasks_are_reported_beyond_the_allowed_number(app, delayq):
         assert delayq.health(max_dead=1) == []
 
 
-@pytest.mark.parametrize("is_met", [False, True], ids=["not met yet", "parked"])
-def test_a_paused_task_is_not_overdue(app, delayq, is_met):
-    delayq.pause(queue="mail")
-    with alive(delayq) as shard_steps:
-        app.send_task("t", queue="mail", delayq_at=LONG_AGO)
-        if is_met:
-            shard_steps.hand_over()
-
-        assert (delayq.counts().paused, delayq.counts().overdue) == (1, 0)
-        assert delayq.health() == []
-
-
 def test_a_store_that_began_after_its_scanner_is_reported(delayq_app, url, redis):
     delayq = delayq_app(url, delayq_shards=2).delayq
     both = delayq.services.steps_by_shard()
@@ -159,19 +146,6 @@ def test_a_store_that_is_away_is_a_sentence_with_its_address(delayq_app):
 
     assert sentence.startswith(f"the store {url} cannot be read: ")
     assert "refused" in sentence
-
-
-def test_a_store_that_hangs_is_a_sentence_within_delayq_timeout(delayq_app, limits):
-    limits(answer_s=2 * PATIENCE)
-    with socket.create_server(("127.0.0.1", 0)) as hanging:  # it takes connections, and is silent
-        url = f"redis://127.0.0.1:{hanging.getsockname()[1]}/0"
-        delayq = delayq_app(url, delayq_timeout=0.3).delayq
-        start = time.monotonic()
-
-        [sentence] = delayq.health()
-
-        assert 0.3 <= time.monotonic() - start < PATIENCE
-    assert sentence.startswith(f"the store {url} cannot be read: ")
 
 
 def test_a_store_that_refuses_is_a_sentence(delayq, redis):
@@ -233,12 +207,6 @@ def test_a_host_of_a_similar_name_is_another_one(delayq, monkeypatch, host):
         assert delayq.health(here=True) == []
         monkeypatch.setattr(socket, "gethostname", lambda: host)
         assert delayq.health(here=True) != []
-
-
-def test_an_empty_redis_stays_empty(delayq, redis):
-    delayq.health(), delayq.health(here=True)
-
-    assert redis.dbsize() == 0
 
 
 @pytest.mark.parametrize(

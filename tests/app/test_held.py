@@ -120,20 +120,6 @@ def test_a_task_is_pending_if_the_store_cannot_be_read(
     assert "its state cannot be read from the store: " in line.getMessage()
 
 
-def test_without_a_result_backend_the_state_is_known_while_it_waits(delayq_app, url):
-    app = delayq_app(url)
-    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
-    result = app.AsyncResult("a")
-    assert result.state == "SCHEDULED"
-
-    app.delayq.hand_over()
-
-    with pytest.raises(Exception, match="DisabledBackend") as plain:
-        _ = AsyncResult("a", app=app).state
-    with pytest.raises(type(plain.value)):
-        _ = result.state
-
-
 # Apps and results that are copied, pickled, or of a custom class.
 
 
@@ -205,20 +191,6 @@ def test_the_result_of_an_id_is_what_its_call_returned(add, delayq):
     assert delayq.get(first.id).due == result.due == from_ms((FAR + 1) * 1000)
     assert result.cancel()
     assert result.cancel() is Outcome.NOT_FOUND
-
-
-def test_it_waits_for_the_task_s_result(app, add, delayq):
-    result = delayq.result(add.delay_until(LONG_AGO, 1).id)
-    delayq.hand_over()
-    app.backend.store_result(result.id, 7, "SUCCESS")
-    assert result.get(timeout=30) == 7
-
-
-def test_a_task_that_does_not_wait_has_no_result(add, delayq):
-    result = add.delay_until(LONG_AGO, 1)
-    delayq.hand_over()
-    assert delayq.result(result) is None
-    assert delayq.result("none") is None
 
 
 @pytest.mark.parametrize("ignore", [False, True])

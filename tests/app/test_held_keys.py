@@ -46,24 +46,6 @@ def test_an_entry_says_how_long_its_key_is_held(add, delayq, way):
     assert hold(delayq) == ("k", wanted)
 
 
-WAYS = {
-    "apply_async": lambda add, said: add.apply_async((1,), delayq_at=FAR, **said),
-    "send_task": lambda add, said: add.app.send_task("add", delayq_at=FAR, **said),
-    "signature": lambda add, said: add.s(1).set(**said).delay_until(FAR),
-    "capture": lambda add, said: add.apply_async((1,), countdown=3600, **said),
-    "bulk": lambda add, said: add.app.delayq.schedule_many(
-        add.s().set(**said), [((1,), {})], at=FAR
-    ),
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_to_call_takes_it(app, add, delayq, way):
-    app.conf.delayq_capture_eta = True
-    WAYS[way](add, {f"delayq_{name}": value for name, value in {**UNTIL, "unique_for": 5}.items()})
-    assert hold(delayq) == ("k", "f5000")
-
-
 def test_each_item_of_a_bulk_may_have_its_own(add, delayq):
     keys = [Item((n,), key=f"k{n}", unique_until="finished", unique_for=n + 1) for n in range(4)]
     bulk = delayq.schedule_many(add, keys, at=FAR)
@@ -97,46 +79,6 @@ def test_a_task_s_attributes_are_the_defaults_of_calls_with_a_key(synced, delayq
 def test_a_call_s_own_policy_goes_before_the_task_s(synced, delayq, said, wanted):
     delayq.schedule(synced.s(), at=FAR, key="k", **said)
     assert hold(delayq) == ("k", wanted)
-
-
-SPAN = "seconds, or a timedelta, of 0.001 to 9007199254 seconds"
-WRONG = [
-    ({"unique_until": "started"}, "delayq_unique_until", "started", "delivered or finished"),
-    ({"unique_until": 5}, "delayq_unique_until", 5, "delivered or finished"),
-    *(
-        ({"unique_for": value}, "delayq_unique_for", value, SPAN)
-        for value in (0, -1, "soon", float("nan"), timedelta(0), True, [5])
-    ),
-]
-
-
-def calls_of(add, delayq, said):
-    options = {f"delayq_{name}": value for name, value in said.items()}
-    return [
-        lambda: delayq.schedule(add.s(1), at=FAR, **said),
-        lambda: add.apply_async((1,), delayq_at=FAR, **options),
-        lambda: add.s(1).set(**options).delay_for(60),
-        lambda: delayq.schedule_many(add.s().set(**options), [((1,), {})], at=FAR),
-    ]
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: ascii(wrong[0])[:40])
-def test_a_wrong_option_is_refused_before_anything_is_written(add, delayq, redis, wrong):
-    said, *facts = wrong
-    for call in calls_of(add, delayq, {"key": "k", **said}):
-        with pytest.raises(InvalidOption) as caught:
-            call()
-        assert [caught.value.name, caught.value.value, caught.value.expected] == facts
-    assert redis.keys() == []
-
-
-@pytest.mark.parametrize(("name", "value"), [("unique_until", "finished"), ("unique_for", 5)])
-def test_without_a_key_it_is_refused(add, delayq, redis, name, value):
-    for call in calls_of(add, delayq, {name: value}):
-        with pytest.raises(InvalidOption) as caught:
-            call()
-        assert str(caught.value) == f"delayq_{name} is {value!r}; expected delayq_key beside it"
-    assert redis.keys() == []
 
 
 @pytest.mark.parametrize("canvas", [group, chain])
@@ -196,27 +138,6 @@ def test_a_dump_has_how_keys_hold(delayq_app, url, add, delayq):
     assert found == {"f5000", "w7000"}
 
 
-def test_a_loaded_task_does_not_take_a_held_key(add, delayq, running):
-    waiting = delayq.schedule(add.s(2), at=FAR, key="other")
-    lines = [dict(one) for one in delayq.dump()]
-    waiting.cancel()
-    lines[1] |= {"key": "k", "id": "b"}
-
-    loaded = delayq.load(lines)
-
-    [error] = loaded.refused
-    assert (error.task_id, error.why) == ("b", f"task {running.id!r} has its unique key here")
-
-
-def test_check_finds_nothing_while_it_is_held_and_a_holder_without_an_end(delayq, redis, running):
-    assert [*delayq.check()] == []
-    redis.delete(keys_of("k")["held"])
-    [finding] = delayq.check()
-    assert (finding.kind, finding.part) == ("wrong_key", "holders")
-    delayq.repair(finding)
-    assert not redis.exists("{delayq:0}:holders")
-
-
 # A task behind it.
 
 
@@ -258,14 +179,6 @@ def test_a_task_behind_no_other_has_no_such_fact(add, delayq):
     assert "behind" not in task.facts()
 
 
-def test_a_bulk_keeps_its_last_item(add, delayq, running):
-    items = [Item((n,), key="k", conflict="replace") for n in range(3)]
-    bulk = delayq.schedule_many(add, items, at=FAR)
-    assert not bulk.refused
-    assert [task.args for task in delayq.tasks()] == [(2,)]
-    assert delayq.get(key="k").behind == running.id
-
-
 def test_calls_by_key_are_about_it(delayq, running, second):
     assert delayq.edit(key="k", args=(5,)) is Outcome.DONE
     assert delayq.run_now(key="k") is Outcome.BEHIND
@@ -275,27 +188,6 @@ def test_calls_by_key_are_about_it(delayq, running, second):
     assert second.state == "REVOKED"
     assert delayq.get(key="k") is None
     assert running.cancel() is Outcome.HANDED_OVER
-
-
-def test_it_is_not_overdue_and_health_is_well(add, delayq, running):
-    delayq.schedule(add.s(2), at=LONG_AGO, conflict="replace", **UNTIL)
-    counts = delayq.counts()
-    assert (counts.scheduled, counts.overdue) == (1, 0)
-    assert not [one for one in delayq.health(max_overdue=0) if "overdue" in one]
-    [queue] = delayq.status().queues
-    assert (queue.waiting, queue.overdue) == (1, 0)
-
-
-def test_a_selection_changes_it_in_its_place(add, delayq, running, second):
-    chosen = delayq.select(all=True)
-    assert int(chosen.reschedule(by=timedelta(days=-90000))) == 1
-    assert delayq.hand_over() == 0
-    assert delayq.get(key="k").behind == running.id
-    ran = chosen.run_now()
-    assert (int(ran), ran.behind) == (1, 1)
-    assert int(chosen.edit(add_tags=["new"])) == 1
-    assert int(delayq.select(tag="new").cancel()) == 1
-    assert delayq.get(key="k") is None
 
 
 def test_a_dump_has_it_and_a_load_keeps_it_behind(delayq_app, url, delayq, second):
@@ -309,22 +201,3 @@ def test_a_dump_has_it_and_a_load_keeps_it_behind(delayq_app, url, delayq, secon
     task = two.get(key="k")
     assert (task.id, task.behind) == (second.id, "")
     assert [*two.check()] == []
-
-
-def test_a_load_puts_it_behind_the_holder_that_is_here(add, delayq, running, second):
-    head, line, end = delayq.dump()
-    delayq.cancel(second.id)
-    loaded = delayq.load([head, {**line, "id": "b"}, {**line, "id": "c"}, {**end, "tasks": 2}])
-    assert loaded.loaded == 1
-    assert delayq.get(key="k").id == "b"
-    [error] = loaded.refused
-    assert (error.task_id, error.why) == ("c", "task 'b' has its unique key here")
-
-
-def test_a_line_without_a_key_waits_behind_nothing(delayq, second):
-    head, line, end = delayq.dump()
-    del line["key"], line["unique_ms"], line["until_finished"]
-    assert delayq.load([head, {**line, "id": "b"}, end]).loaded == 1
-    assert delayq.get("b").behind == ""
-    assert delayq.counts().refused == 0
-    assert [*delayq.check()] == []

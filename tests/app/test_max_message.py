@@ -2,12 +2,12 @@
 
 import json
 import logging
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from random import Random
 
 import pytest
 from celery import group
-from celery.signals import after_task_publish, before_task_publish
+from celery.signals import before_task_publish
 
 from celery_delayq.errors import MessageTooLarge
 from tests.app.bulk import plain_task
@@ -127,28 +127,6 @@ def test_a_captured_eta_of_a_larger_message_goes_as_celery_sends_it(
 
     assert only_message(redis)[0] == key
     assert comparable(only_message(redis)[1]) == comparable(expected)
-
-
-def test_its_countdown_and_expiry_are_counted_from_now(capturing, redis):
-    before = datetime.now(timezone.utc)
-    capturing.apply_async((LARGE,), countdown=3600, expires=7200)
-    after = datetime.now(timezone.utc)
-
-    headers = json.loads(only_message(redis)[1])["headers"]
-    for name, seconds in (("eta", 3600), ("expires", 7200)):
-        wait = timedelta(seconds=seconds)
-        assert before <= datetime.fromisoformat(headers[name]) - wait <= after
-    assert not [name for name in headers if name.startswith("delayq")]
-
-
-def test_the_signals_of_publishing_are_sent_once(capturing, listen):
-    heard = []
-    listen(before_task_publish, lambda **_: heard.append("before"))
-    listen(after_task_publish, lambda **_: heard.append("after"))
-
-    capturing.apply_async((LARGE,), eta=DUE)
-
-    assert heard == ["before", "after"]
 
 
 def test_a_warning_says_what_is_left_to_celery(capturing, caplog):

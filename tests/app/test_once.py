@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from celery import chord, group
 
 from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO, envelope, only_message, templates
@@ -20,32 +19,6 @@ def app(app_with_results):
 
 def sent(redis):
     return json.loads(only_message(redis)[1])["headers"]
-
-
-WAYS = {
-    "apply_async": lambda add, once: add.apply_async((1,), delayq_at=FAR, delayq_once=once),
-    "send_task": lambda add, once: add.app.send_task("add", delayq_at=FAR, delayq_once=once),
-    "signature": lambda add, once: add.s(1).set(delayq_once=once).delay_until(FAR),
-    "schedule": lambda add, once: add.app.delayq.schedule(add.s(1).set(delayq_once=once), at=FAR),
-    "capture": lambda add, once: add.apply_async((1,), countdown=3600, delayq_once=once),
-    "group": lambda add, once: group([add.s(1)]).set(delayq_once=once).delay_until(FAR),
-    "chord": lambda add, once: chord([add.s(1)], add.s()).set(delayq_once=once).delay_until(FAR),
-    "chain": lambda add, once: (add.s(1) | add.s(2)).set(delayq_once=once).delay_until(FAR),
-    "chunks": lambda add, once: add.chunks([(1,)], 1).set(delayq_once=once).delay_until(FAR),
-}
-
-
-@pytest.mark.parametrize("once", [True, False, None])
-@pytest.mark.parametrize("way", WAYS)
-def test_the_option_if_there_is_one_is_a_header_of_a_waiting_task(app, add, delayq, way, once):
-    app.conf.delayq_capture_eta = True
-
-    WAYS[way](add, once)
-
-    [waiting] = delayq.tasks()
-    headers = envelope(delayq, waiting.id).headers
-    assert headers.get("delayq_once") is once
-    assert ("delayq_once" in headers) is (once is not None)
 
 
 def test_each_task_of_a_bulk_has_it(add, delayq):

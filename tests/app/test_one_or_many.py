@@ -1,7 +1,6 @@
 """Changes of one task by id or key, and of dead letters; the filters of a selection."""
 
 import pytest
-from celery import states
 from celery.signals import task_revoked
 
 from celery_delayq import Outcome, State
@@ -98,34 +97,6 @@ def test_a_task_whose_scanner_died_while_publishing_counts_as_uncertain(delayq, 
         assert (count, count.uncertain, count.in_flight) == (1, 1, 0)
 
 
-def test_a_dead_letter_is_retried_by_its_id(dead, delayq):
-    assert delayq.retry("waits") is UNCHANGED
-    assert delayq.retry("dead") is DONE
-    assert delayq.retry("dead") is UNCHANGED
-    assert delayq.retry("nobody") is GONE
-    with pytest.raises(UnreadableRecord):
-        delayq.retry("unread")
-
-
-def test_a_task_is_meant_by_its_key(delayq, add):
-    result = add.apply_async(task_id="a", delayq_at=FAR, delayq_key="order:42")
-    assert delayq.reschedule(key="order:42", at=FAR + 5) is DONE
-    assert delayq.get("a").due.timestamp() == FAR + 5
-    assert delayq.retry(key="order:42") is UNCHANGED
-    assert delayq.remove(key="order:42") is UNCHANGED
-    assert delayq.run_now(key="order:42") is DONE
-    assert delayq.cancel(key="order:42") is DONE
-    assert delayq.cancel(key="order:42") is GONE
-    assert delayq.cancel(result) is GONE
-
-
-@pytest.mark.parametrize("method", ["cancel", "run_now", "retry", "remove"])
-def test_a_task_is_meant_by_an_id_or_a_key(delayq, method):
-    for given in ({}, {"task_id": "a", "key": "k"}, {"key": ""}, {"key": "k" * 256}):
-        with pytest.raises(InvalidOption):
-            getattr(delayq, method)(**given)
-
-
 def test_workers_are_told_to_revoke_an_id_only(delayq):
     says = "revoke is True; expected a task's id, as workers know no keys"
     with pytest.raises(InvalidOption, match=says):
@@ -175,30 +146,6 @@ def test_all_that_is_given_has_to_be_so(delayq, app, add):
     assert (met(tag="x"), met(tag="xy"), met(tag="y")) == ("ab", "a", "")
     assert met(tag="x", queue="celery", state="SCHEDULED", task=add, before_due=FAR + 1) == "a"
     assert met(tag="x", state="DEAD") == met(task="others") == ""
-
-
-@with_one_shard
-def test_a_large_task_is_met_beside_others(delayq, add):
-    for number in range(6):
-        add.apply_async(("x" * 400_000 * (number % 2),), task_id=f"{number}", delayq_at=FAR)
-    assert [task.id for task in delayq.select(all=True)] == list("012345")
-    assert delayq.select(task=add).reschedule(by=1) == 6
-
-
-@with_one_shard
-def test_of_a_selection_scanners_store_revoked(app_with_results):
-    app, delayq = app_with_results, app_with_results.delayq
-
-    def states_of(results):
-        return {app.AsyncResult(one.id).state for one in results}
-
-    sent = [app.send_task("t", delayq_at=FAR, delayq_tags=["t"]) for _ in range(5)]
-    count = delayq.select(tag="t").cancel()
-    assert (count, count.outstanding) == (5, 5)
-    assert states_of(sent) == {states.PENDING}
-    outbox = delayq.scanner()._outbox
-    assert [outbox.drain(), outbox.drain()] == [True, False]
-    assert states_of(sent) == {states.REVOKED}
 
 
 @with_one_shard

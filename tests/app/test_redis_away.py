@@ -1,13 +1,11 @@
 """The store cannot be reached: the error of `apply_async`, after as many tries as configured."""
 
 import time
-from datetime import timedelta
 
 import pytest
 from kombu.exceptions import OperationalError
 
-from celery_delayq import DelayQError, InvalidDueTime, Outcome
-from celery_delayq.core import clock
+from celery_delayq import DelayQError, InvalidDueTime
 from celery_delayq.errors import InvalidOption, StoreUnavailable
 from tests.app.support import FAR, lists
 from tests.support.network import QUICK
@@ -139,43 +137,6 @@ def plain(swallowing, through):
     return through(swallowing(b"\xff is in no request"))
 
 
-def test_a_cancel_whose_answer_was_lost_is_asked_again(swallowing, through, plain):
-    plain.send_task("t", task_id="the-id", delayq_at=FAR)
-    proxy = swallowing(b"the-id", times=2)
-
-    assert through(proxy).delayq.cancel("the-id") is Outcome.DONE
-
-    assert proxy.swallowed == 2
-    assert plain.delayq.cancel("the-id") is Outcome.NOT_FOUND
-
-
-def test_a_reschedule_whose_answer_was_lost_moves_the_task_once(swallowing, through, plain):
-    due = plain.delayq.schedule(plain.signature("t", task_id="the-id"), at=FAR)
-    proxy = swallowing(b"the-id", times=2)
-
-    assert through(proxy).delayq.reschedule("the-id", by=60) is Outcome.DONE
-
-    assert proxy.swallowed == 2
-    assert plain.delayq.get("the-id").due == due.due + timedelta(seconds=60)
-
-
-def test_a_cancel_whose_answer_stays_lost_raises_when_the_call_ends(
-    swallowing, through, passing, plain
-):
-    plain.send_task("t", task_id="the-id", delayq_at=FAR)
-
-    proxy = swallowing(b"the-id", times=99)
-    delayq = through(proxy, delayq_timeout=PATIENCE).delayq
-    with passing(proxy):
-        began = clock.monotonic()
-        with pytest.raises(StoreUnavailable) as caught:
-            delayq.cancel("the-id")
-        assert clock.monotonic() - began >= PATIENCE
-
-    assert caught.value.may_have_run
-    assert plain.delayq.cancel("the-id") is Outcome.NOT_FOUND
-
-
 def test_a_redis_that_comes_back_is_used_again(delayq_app, start_redis):
     server = start_redis("--appendonly", "yes", "--appendfsync", "always")
     app = delayq_app(server.url(), task_publish_retry_policy={**QUICK, "max_retries": 0})
@@ -217,41 +178,3 @@ def test_a_redis_that_hangs_ends_a_call_in_its_time_whatever_the_policy(
     assert 0.3 <= within(lambda: app.send_task("t", delayq_after=60)) < PATIENCE
     assert 0.3 <= within(lambda: app.delayq.get("a")) < PATIENCE
     server.resume()
-
-
-def test_a_time_that_is_changed_later_counts(delayq_app, start_redis, within):
-    server = start_redis()
-    app = delayq_app(server.url(), delayq_timeout=60)
-    app.send_task("t", delayq_after=60)
-    server.pause()
-
-    app.conf.delayq_timeout = 0.2
-
-    assert within(lambda: app.delayq.get("a")) < PATIENCE
-    server.resume()
-
-
-def test_a_redis_that_hangs_up_is_asked_again_until_the_time_is_over(
-    delayq_app, hanging_up, monkeypatch
-):
-    url = f"redis://127.0.0.1:{hanging_up.port}/0"
-    app = delayq_app(url, delayq_timeout=0.3, task_publish_retry_policy=FOREVER)
-    slept = []
-    monkeypatch.setattr(clock, "monotonic", lambda: 1000 + sum(slept))
-    monkeypatch.setattr(clock, "sleep", slept.append)
-
-    with pytest.raises(OperationalError):
-        app.send_task("t", delayq_after=60)
-
-    assert set(slept) == {0.01}
-    assert hanging_up.connections == len(slept) + 1
-    assert sum(slept) == pytest.approx(0.3, abs=0.011)
-
-
-def test_a_pause_that_is_longer_than_what_is_left_is_not_begun(delayq_app, hanging_up, within):
-    url = f"redis://127.0.0.1:{hanging_up.port}/0"
-    policy = {"max_retries": 3, "interval_start": 2 * PATIENCE}
-    app = delayq_app(url, task_publish_retry_policy=policy)
-
-    assert within(lambda: app.send_task("t", delayq_after=60)) < PATIENCE
-    assert hanging_up.connections == 1

@@ -1,17 +1,15 @@
 """``select(...).release()``: a waiting task leaves as the message Celery sends with an ``eta``."""
 
 import json
-import threading
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery import chain
 
 from celery_delayq import Outcome, State
-from celery_delayq.errors import InvalidOption, StoreUnavailable
+from celery_delayq.errors import InvalidOption
 from tests.app.support import (
     FAR,
-    LONG_AGO,
     Killed,
     comparable,
     envelope,
@@ -197,21 +195,6 @@ def test_it_counts_what_a_broker_delivers_again_before_it_is_due(
     assert broker or selection.release().beyond == beyond
 
 
-@pytest.mark.parametrize("options", [{}, {"delayq_late": "skip", "delayq_grace": 3600}])
-def test_a_paused_task_leaves_too(add, delayq, redis, options):
-    add.apply_async(task_id="parked", delayq_after=0, **options)
-    add.apply_async(task_id="waiting", delayq_at=FAR, **options)
-    delayq.pause(queue="celery")
-    delayq.hand_over()
-    assert delayq.state("parked") is State.PAUSED
-
-    assert delayq.select(all=True).release() == 2
-    delayq.hand_over()
-
-    assert ids(redis) == ["parked", "waiting"]
-    assert (delayq.counts().paused, list(delayq.check())) == (0, [])
-
-
 @pytest.mark.parametrize("how", ["parked", "paused", "resumed"])
 def test_a_grace_does_not_end_what_was_held_back_by_a_pause(add, delayq, redis, how):
     due = datetime.now(timezone.utc) - timedelta(minutes=30)
@@ -227,20 +210,6 @@ def test_a_grace_does_not_end_what_was_held_back_by_a_pause(add, delayq, redis, 
     [message] = messages(redis)
     left = datetime.fromisoformat(message["headers"]["expires"]) - datetime.now(timezone.utc)
     assert timedelta(minutes=59) < left <= timedelta(hours=1, seconds=1)
-
-
-def test_a_task_that_its_list_refuses_leaves_later(add, delayq, redis):
-    add.apply_async(task_id="a", delayq_at=LONG_AGO)
-    redis.set("celery", "no list")
-    delayq.hand_over()
-    assert delayq.counts().refused == 1
-
-    assert delayq.select(all=True).release() == 1
-    assert (delayq.counts().refused, delayq.get("a").error) == (0, "")
-    redis.delete("celery")
-    delayq.hand_over()
-
-    assert ids(redis) == ["a"]
 
 
 @pytest.mark.parametrize("place", ["dead", "in_flight"])
@@ -338,20 +307,6 @@ def test_after_a_kill_it_is_said_again(twenty, delayq, redis, steps, scans):
     assert {one["headers"]["eta"] for one in messages(redis)} == {DUE.isoformat()}
 
 
-def test_a_cursor_goes_on_behind_what_was_released(twenty, delayq):
-    first = delayq.select(tag="t")
-
-    def progress(count):
-        if count == 14:
-            raise StoreUnavailable("release", "gone")
-
-    with pytest.raises(StoreUnavailable) as raised:
-        first.release(progress=progress)
-    assert raised.value.so_far == 14
-    assert delayq.select(tag="t", cursor=first.cursor).count() == 20
-    assert delayq.select(tag="t", cursor=first.cursor).release() == 6
-
-
 def anew(delayq, redis):
     delayq.cancel("a")
     delayq.app.tasks["add"].apply_async((5,), task_id="a", delayq_at=FAR + 9)
@@ -384,34 +339,3 @@ def test_a_task_changed_after_it_was_read_is_read_anew(
     ]
     if change is anew:
         assert delayq.get("a").due.timestamp() == FAR + 9
-
-
-def test_beside_others_that_schedule_and_cancel_each_is_dealt_with_once(add, delayq, redis):
-    items = [((), {}, FAR, f"{number:03}") for number in range(400)]
-    assert delayq.schedule_many(add.s().set(delayq_tags=["t"]), items)
-    begun, cancelled, new = threading.Event(), [], []
-
-    def others():
-        begun.wait(30)
-        for number in range(399, 0, -3):
-            delayq.reschedule(f"{number:03}", by=1)
-            if number % 2:
-                cancelled.append(bool(delayq.cancel(f"{number:03}")))
-            if number % 10 == 0:
-                delayq.hand_over()
-                new.append(add.apply_async(delayq_at=FAR, delayq_tags=["t"]).id)
-
-    thread = threading.Thread(target=others)
-    thread.start()
-    count = delayq.select(tag="t").release(progress=lambda _: begun.set())
-    thread.join(60)
-    delayq.hand_over()
-
-    # A task that was released but not yet delivered can still be cancelled.
-    found = ids(redis)
-    assert len(found) == len(set(found))
-    assert len(found) + sum(cancelled) == 400
-    assert len(found) <= count <= 400
-    etas = {(DUE + timedelta(seconds=more)).isoformat() for more in (0, 1)}
-    assert {one["headers"]["eta"] for one in messages(redis)} <= etas
-    assert sorted(task.id for task in delayq.select(tag="t")) == sorted(new)

@@ -4,14 +4,12 @@ import contextlib
 import copy
 import json
 import logging
-import threading
 import time
 from datetime import timedelta
 
 import pytest
 from celery import group
 from celery.exceptions import Ignore
-from fakeredis import TcpFakeServer
 
 from celery_delayq import Defer, Item, signals
 from celery_delayq.core import clock
@@ -23,7 +21,6 @@ from tests.app.test_far_eta import Consumer
 from tests.app.test_put_off_stored import run
 from tests.lab.faults.proxy import Proxy
 from tests.support.network import QUICK, ReplySwallower
-from tests.support.ports import free_port
 from tests.support.redis_programs import version_of
 from tests.support.replicas import replicated
 from tests.support.shards import SHARDS
@@ -293,44 +290,6 @@ def test_a_task_that_runs_eagerly_does_not_wait(waiting, pair):
 # Replicas that are not reached.
 
 
-def test_of_two_replicas_one_stands_still(app_on, caplog):
-    with replicated(2) as group_of_two:
-        both = app_on(group_of_two.master.port, 2, LONG)
-        assert both.tasks["add"].delay_for(LATER, 1).replicas == 2
-        group_of_two.replicas[0].pause()
-        one = app_on(group_of_two.master.port, 1, LONG)
-        began = time.monotonic()
-        assert one.tasks["add"].delay_for(LATER, 1).replicas == 1
-        assert time.monotonic() - began < PATIENCE
-        assert warnings_of(caplog) == []
-
-        with group_of_two.ending_waits(1):
-            result = both.tasks["add"].delay_for(LATER, 1)
-        group_of_two.replicas[0].resume()
-    assert (result.replicas, both.fell_short, one.fell_short) == (1, [1], [])
-    assert warnings_of(caplog) == [f"{UNREPLICATED}1 of 2 replicas had them within {LONG:g} s"]
-
-
-def test_a_link_that_is_cut_silently_is_waited_for_no_longer_than_asked(app_on):
-    with replicated(0) as one, Proxy(one.master.port) as link:
-        link.accept()
-        with replicated(0) as other:
-            other.client.replicaof("127.0.0.1", link.port)
-            one.replicas.append(other.master)
-            eventually(one.in_step)
-            app = app_on(one.master.port, 1, LONG)
-            assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
-            link.stall()
-            app.conf.delayq_wait_replicas = (1, SOON)
-            began = time.monotonic()
-            result = app.tasks["add"].delay_for(LATER, 1)
-            assert SOON <= time.monotonic() - began < PATIENCE
-            assert (result.replicas, is_scheduled(app, result.id)) == (0, True)
-            link.resume()
-            app.conf.delayq_wait_replicas = (1, LONG)
-            assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
-
-
 @pytest.mark.parametrize("stands_still", [True, False])
 def test_it_is_true_of_a_call_whose_first_answer_was_lost(app_on, each_redis, stands_still):
     """Its connection has written nothing by then, so WAIT alone would report success."""
@@ -414,22 +373,6 @@ def test_a_user_who_may_not_wait_is_told_once(app_on, each_redis, caplog, monkey
     assert told.startswith(f"{UNREPLICATED}Redis refused WAIT: ")
     assert "permissions" in told
     assert app.fell_short == [1, 1, 1]
-
-
-def test_an_imitation_that_cannot_wait_is_told_once(app_on, caplog):
-    port = free_port()
-    server = TcpFakeServer(("127.0.0.1", port), server_type="redis")
-    server.daemon_threads, server.block_on_close = True, False
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        app = app_on(port, 1, LONG)
-        results = [app.tasks["add"].delay_for(LATER, 1) for _ in range(2)]
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert [one.replicas for one in results] == [0, 0]
-    (told,) = warnings_of(caplog)
-    assert told.startswith(f"{UNREPLICATED}Redis refused WAIT: ")
 
 
 # The append-only files.

@@ -186,16 +186,6 @@ def test_the_latest_departure_is_reported_from_any_shard(delayq, redis, add, can
     assert (entries.cancelled_ms_ago(stray(key)) is None) == cancelled_first
 
 
-def test_a_dead_one_is_found_by_its_id(delayq, redis, add):
-    key = EACH_KEY[1]
-    add.apply_async((1,), task_id=stray(key), delayq_at=LONG_AGO, delayq_key=key)
-    records = Keys("delayq", shard_of(key, SHARDS), SHARDS)["records"]
-    redis.hset(records, stray(key), b"? of another program")
-    delayq.hand_over()
-    assert delayq.counts().dead == 1
-    assert delayq.remove(stray(key)) is Outcome.DONE
-
-
 # An id waits once.
 
 
@@ -272,26 +262,6 @@ def test_a_selection_goes_on_from_its_cursor(delayq, many):
             break
     rest = [one.id for one in delayq.select(all=True, cursor=chosen.cursor)]
     assert sorted(seen + rest) == sorted(many)
-
-
-def test_a_selection_changes_all_of_them(delayq, many):
-    assert {one.id for one in delayq.select(tag="odd")} == set(many[1::2])
-    assert delayq.select(tag="even").reschedule(by=100) == 15
-    assert delayq.select(tag="odd").cancel() == 15
-    assert {one.id for one in delayq.tasks()} == set(many[::2])
-    assert delayq.select(all=True).run_now() == 15
-    assert delayq.hand_over() == 15
-
-
-def test_pauses_hold_all_of_them(delayq, many):
-    delayq.pause(task="add")
-    delayq.select(all=True).run_now()
-    delayq.select(all=True).reschedule(after=-1)
-    assert delayq.hand_over() == 0
-    assert {one.state for one in delayq.tasks()} == {State.PAUSED}
-    assert [one.task for one in delayq.pauses()] == ["add"]
-    assert delayq.resume(task="add")
-    assert delayq.hand_over() == 30
 
 
 # One sentence.

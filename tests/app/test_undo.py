@@ -242,22 +242,6 @@ def test_a_bulk_of_which_nothing_is_known_is_no_success(many, delayq):
     assert undone.reasons == ["no change of many with this name is kept; see delayq_undo"]
 
 
-@pytest.mark.usefixtures("many")
-@pytest.mark.parametrize("smaller", [0, (60, 1)])
-def test_the_cancels_of_a_process_with_a_smaller_setting_cost_no_other_undo(
-    delayq, delayq_app, url, smaller
-):
-    count = delayq.select(tag="x").cancel()
-    other = delayq_app(url, delayq_undo=smaller)
-    for _ in range(5):
-        other.send_task("t", task_id="other", delayq_at=FAR)
-        other.delayq.cancel("other")
-
-    undone = delayq.undo_all(count.bulk)
-
-    assert (undone.done, bool(undone)) == (120, True)
-
-
 def stop(_count):
     raise KeyboardInterrupt
 

@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 import pytest
-from celery import Celery, group, shared_task
+from celery import Celery, group
 from celery.app.amqp import AMQP, task_message
 from celery.app.control import Control
 
-from celery_delayq import DelayQ, DelayQError
+from celery_delayq import DelayQ
 from tests.app.support import FAR, LONG_AGO, lists, noop
 from tests.support.network import Listener
 from tests.support.waiting import eventually
@@ -131,20 +131,6 @@ def test_two_apps_with_prefixes_of_their_own_share_a_redis_and_nothing_else(dela
     assert list(lists(redis)) == [b"q2"]
 
 
-def test_a_shared_task_is_scheduled_by_the_app_that_is_current(delayq_app, url):
-    one, two = (delayq_app(url, delayq_prefix=prefix) for prefix in ("one", "two"))
-    task = shared_task(name="shared")(noop)
-
-    one.set_current()
-    first = task.delay_until(FAR)
-    two.set_current()
-    second = task.delay_until(FAR)
-
-    assert one.delayq.get(first.id) is not None
-    assert two.delayq.get(second.id) is not None
-    assert one.delayq.counts().scheduled == two.delayq.counts().scheduled == 1
-
-
 def test_a_task_of_an_app_with_delayq_can_be_pickled(add):
     assert pickle.loads(pickle.dumps(add)).name == "add"
 
@@ -195,30 +181,6 @@ def test_finalizing_an_app_registers_each_task_of_the_package_once(make_app):
 
     assert ours(app) == ["celery_delayq.launch", "celery_delayq.write_rules"]
     assert ours(Celery("other", set_as_current=False)) == []
-
-
-def test_a_signature_of_another_app_is_scheduled_where_its_result_says(delayq_app, url):
-    one, two = (delayq_app(url, delayq_prefix=prefix) for prefix in ("one", "two"))
-
-    result = two.delayq.schedule(one.task(name="t")(noop).s(), at=FAR)
-
-    assert result.cancel()
-    assert one.delayq.counts().scheduled == two.delayq.counts().scheduled == 0
-
-
-def test_a_signature_of_an_app_without_delayq_is_not_sent_by_accident(
-    delayq_app, make_app, url, redis
-):
-    task = make_app(url).task(name="t")(noop)
-    app = delayq_app(url)
-
-    try:
-        result = app.delayq.schedule(task.s(), at=FAR)
-    except DelayQError:
-        result = None
-
-    assert lists(redis) == {}
-    assert result is None or result.cancel()
 
 
 def test_a_message_of_an_app_s_own_type_stays_what_it_is(make_app, url, redis):

@@ -17,6 +17,9 @@ SPAN = "seconds, or a timedelta, of 0 to 9007199254 seconds"
 BOTH = "delayq_late='skip' and delayq_grace together"
 POLICIES = "one of reject, keep, replace, earliest, latest, debounce"
 DEBOUNCE = "delayq_conflict='debounce' beside it"
+KEY = "delayq_key beside it"
+HOLDS = {"unique_until": "finished", "unique_for": 5}
+HELD_FOR = "seconds, or a timedelta, of 0.001 to 9007199254 seconds"
 
 WRONG = [
     *(({"key": key}, "key", key, TEXT) for key in ("", LONG, "a\0b", 5, b"k", "\ud800")),
@@ -37,6 +40,15 @@ WRONG = [
     ({"grace": 5, "late": "run"}, "grace", 5, BOTH),
     ({"grace": -1, "late": "skip"}, "grace", -1, SPAN),
     ({"grace": timedelta(-1), "late": "skip"}, "grace", timedelta(-1), SPAN),
+    *(({name: value}, name, value, KEY) for name, value in HOLDS.items()),
+    *(
+        ({"key": "k", "unique_until": value}, "unique_until", value, "delivered or finished")
+        for value in ("started", 5)
+    ),
+    *(
+        ({"key": "k", "unique_for": value}, "unique_for", value, HELD_FOR)
+        for value in (0, -1, "soon", float("nan"), timedelta(0), True, [5])
+    ),
 ]
 
 
