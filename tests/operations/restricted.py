@@ -8,7 +8,7 @@ from tests.store.support import CLOCK, NOW_MS, Store
 
 def documented(*, doctor: bool = False) -> list[str]:
     """The rights in the page's line for ``ACL SETUSER``, or in its second one, the doctor's."""
-    lines = [block.text.split() for block in page("operate/access-rights").written_in("text")]
+    lines = [block.text.split() for block in page("operate/redis").written_in("text")]
     first, second = [line[3:] for line in lines if line[:2] == ["ACL", "SETUSER"]]
     return second if doctor else first
 

@@ -121,7 +121,7 @@ FAULTS = DOCUMENTS["tests/lab/faults/README.md"]
 
 
 def page(name: str) -> Document:
-    """One of the documentation's pages: ``page("operate/doctor")``."""
+    """One of the documentation's pages: ``page("operate/watching")``."""
     return DOCUMENTS[f"{DOCS}{name}.md"]
 
 

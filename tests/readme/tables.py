@@ -20,7 +20,6 @@ import click
 
 from celery_delayq import DelayQ, DelayQTask, ScheduledResult, ScheduledTask, signals
 from celery_delayq.contrib.care import doctor
-from celery_delayq.contrib.care.check import KINDS
 from celery_delayq.contrib.metrics.names import Metric, alerts, metrics
 from celery_delayq.core import errors
 from celery_delayq.core.scheduling.options import OPTIONS
@@ -98,8 +97,7 @@ def _passages() -> Iterator[Passage]:
     rules = "".join(map(_rule, alerts()))
     yield Passage(Document("celery_delayq/contrib/metrics/alerts.yml"), "    rules:\n", rules)
     for one in alerts():
-        text = f"{_in_words(one)} {one.description.replace('-A APP', '-A shop')}"
-        yield Passage(page("runbook"), f"\n## {one.name}\n\n", text, "\n\n")
+        yield Passage(page("runbook"), f"\n## {one.name}\n\n", _in_words(one), "\n\n")
     yield from _lists()
     yield Passage(page("reference/api"), "no `a`: ", _awaited(), ".\n")
     of_tasks = ", ".join(f"`{name}`" for name, one in OPTIONS.items() if not one.of_tasks)
@@ -214,18 +212,8 @@ def tables() -> tuple[Table, ...]:
         Table(page("guide/keys"), who_stays.HEAD, (*who_stays.table(),)),
         Table(page("reference/metrics"), ("severity", "alerts"), _alerts()),
         Table(
-            page("operate/monitoring"),
-            ("line", "what is wrong", "option, and its default", "in an incident"),
-            _problems(),
-        ),
-        Table(
-            page("operate/backups"),
-            ("kind", "what is wrong", "what `check --repair` does"),
-            _kinds(),
-        ),
-        Table(
-            page("operate/doctor"),
-            ("line", "what it looks at", "what is wrong", "it needs", "in an incident"),
+            page("operate/watching"),
+            ("line", "what is wrong", "in `health`", "right of the doctor", "in an incident"),
             _checks(),
         ),
         Table(page("reference/cli"), ("command", "what it does", "options"), _commands()),
@@ -250,13 +238,6 @@ def _change(action: Action) -> Row:
     )
 
 
-def _kinds() -> tuple[Row, ...]:
-    rows = ((name, kind.wrong, kind.repair) for name, kind in KINDS.items())
-    return tuple(
-        (f"`{name}`", wrong, does or "none; it is only reported") for name, wrong, does in rows
-    )
-
-
 def checks() -> list[health.Check[Any]]:
     """The doctor's checks in the order of their lines, with those of `health` among them."""
     each = [one for one in doctor.AT_THE_STORE if one.each]
@@ -268,8 +249,16 @@ def checks() -> list[health.Check[Any]]:
 
 
 def _checks() -> tuple[Row, ...]:
+    quick = {one.name: one for one in health.quick()}
     return tuple(
-        (one.name, one.about, one.wrong, _needed(one), _section(one.section)) for one in checks()
+        (
+            one.name,
+            one.wrong,
+            _bounds(quick[one.name]) if one.name in quick else "",
+            _needed(one),
+            _section(one.section),
+        )
+        for one in checks()
     )
 
 
@@ -279,12 +268,9 @@ def _needed(check: health.Check[Any]) -> str:
     return f"`{needed}`".replace("|", "\\|") if needed else ""
 
 
-def _problems() -> tuple[Row, ...]:
-    """What `health` looks at."""
-    return tuple(
-        (one.name, one.wrong, ", ".join(map(_allowed, one.bounds)), _section(one.section))
-        for one in health.quick()
-    )
+def _bounds(check: health.Check[Any]) -> str:
+    """The options of `health` that say how much is allowed."""
+    return ", ".join(map(_allowed, check.bounds)) or "yes"
 
 
 def _allowed(bound: str) -> str:

@@ -11,7 +11,7 @@ from tests.support.forked import run_forked
 from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 
-(FRAGMENT,) = page("operate/containers").written_in("yaml")
+(FRAGMENT,) = page("operate/running").written_in("yaml")
 
 
 def command_of(line):

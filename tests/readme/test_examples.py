@@ -51,7 +51,7 @@ def test_every_example_with_an_app_of_its_own_has_a_test_here():
         *(
             page(name).name
             for name in (
-                *("get-started", "guide/schedule", "operate/cluster", "operate/sentinel"),
+                *("get-started", "guide/schedule", "operate/cluster", "operate/redis"),
                 "recipes/small",
             )
         ),
@@ -60,7 +60,7 @@ def test_every_example_with_an_app_of_its_own_has_a_test_here():
         page(name).name
         for name in (
             *("guide/django", "guide/django-tasks", "guide/reconcile", "guide/test"),
-            "operate/example",
+            "operate/running",
             *("recipes/small", "guide/workflows"),
         )
     }
@@ -81,7 +81,7 @@ def test_the_example_of_types_gives_the_app_s_tasks_the_typed_class(module, plac
 
 def test_the_example_of_a_group_has_its_store_in_the_broker(module):
     made = module("sentinels")
-    run(example("operate/sentinel"), vars(made))
+    run(example("operate/redis"), vars(made))
     services = made.delayq.services
     where = "sentinel://sentinel-1:26379;sentinel-2:26379;sentinel-3:26379/0 (mymaster)"
     assert (services.endpoint.url, services.store_is_broker) == (where, True)

@@ -1,4 +1,4 @@
-"""The checklist's statements on a Redis that restarts, is restored, or is full."""
+"""The statements about a Redis that restarts, is restored, or is full."""
 
 import re
 
@@ -26,9 +26,9 @@ def on(make_app):
 
 
 def configured():
-    """The checklist's Redis settings, as options of a command line."""
-    named = re.findall(r"`((?:maxmemory-policy|appendonly) \w+)`", page("operate/checklist").text)
-    return [word for line in named for word in f"--{line}".split()]
+    """The page's Redis settings, as options of a command line."""
+    named = re.findall(r"`((?:maxmemory-policy|appendonly) \w+)`", page("operate/redis").text)
+    return [word for line in dict.fromkeys(named) for word in f"--{line}".split()]
 
 
 def hold(delayq, due=FAR, task_id="order-42"):

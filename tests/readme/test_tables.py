@@ -146,7 +146,7 @@ def test_every_row_of_the_faults_leads_to_a_test():
 
 def test_the_format_that_is_described_is_the_one_that_is_written():
     assert prelude().definitions["FORMAT"].literal == "'1'"
-    assert "This release writes and reads format 1." in page("operate/upgrades").text
+    assert "This release writes and reads format 1." in page("operate/moving").text
 
 
 def test_the_layers_are_those_that_import_linter_checks():

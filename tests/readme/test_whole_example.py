@@ -19,9 +19,9 @@ from tests.support.process import ChildProcess, ProcessEndedError
 from tests.support.redis_programs import on_path
 from tests.support.waiting import PATIENCE, eventually
 
-CONF, USERS, VARIABLES = (block.text for block in page("operate/example").written_in("text"))
-[APP] = page("operate/example").written_in("python")
-[UNIT] = page("operate/example").written_in("ini")
+CONF, USERS, VARIABLES = (block.text for block in page("operate/running").written_in("text"))
+[APP] = page("operate/running").written_in("python")
+[UNIT] = page("operate/running").written_in("ini")
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def site_of(app, monkeypatch):
 
     def site_of(number):
         found = {"__name__": "example"}
-        run(page("operate/web").written_in("python")[number], found)
+        run(page("operate/page").written_in("python")[number], found)
         return found["site"]
 
     return site_of

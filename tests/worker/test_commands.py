@@ -122,7 +122,7 @@ def test_every_line_is_ok_and_the_status_0_if_all_is_well(make_project, start_wo
 
 
 def test_the_rights_that_are_named_for_celery_are_enough(make_project, start_worker, start_redis):
-    [line] = re.findall(r"`(resetchannels .*?)`", page("operate/access-rights").text)
+    [line] = re.findall(r"`(resetchannels .*?)`", page("operate/redis").text)
     server = start_redis()
     server.client().execute_command("ACL", "SETUSER", "celery", "on", ">secret", *line.split())
     project = make_project(server, broker_url=server.url().replace("//", "//celery:secret@"))
