@@ -1,4 +1,4 @@
-"""Who makes a change of tasks, and who hears of it.
+"""The author of a change of tasks, and the functions that hear of it.
 
     with acting("ann@support"):   --> a context variable --> the name of each call --> its event
         delayq.cancel(id)                                --> Hooks --> the leaf events: signals, log

@@ -22,7 +22,7 @@ from typing import Any
 
 FOLDER = Path(".pytest_cache", "thorough")
 RESULTS = FOLDER / "results.json"
-PAGE = Path("celery_delayq", "docs", "inside", "trials.md")
+PAGE = Path("tests", "lab", "trials.md")
 # The name of each trial, and its command; MINUTES stands for the value of --minutes.
 TRIALS = {
     "simulator, fresh seeds": "simulate --minutes MINUTES",

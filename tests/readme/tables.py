@@ -34,7 +34,6 @@ from tests.app.options_of_celery import IN_MESSAGE, OF_CELERY, THE_SAME
 from tests.operations.owed import OWED
 from tests.readme.document import ROOT, Document, page
 from tests.store import who_stays
-from tests.support.lua_files import SCRIPTS
 
 Row = tuple[str, ...]
 PACKAGE = ROOT / "celery_delayq"
@@ -45,6 +44,18 @@ SHARED_OPTIONS = {
     *("--tag", "--task", "--queue", "--state", "--dead", "--overdue"),
     *("--due", "--due-from", "--due-before"),
 }
+# The order in which to read the core; other files come behind them.
+READING = (
+    *("integration/delayq", "services", "settings", "leaves", "hooks"),
+    *("clock", "scheduling/options", "integration/apply_async", "scheduling/intercept"),
+    *("message/outgoing", "message/headers", "scheduling/writing", "integration/results"),
+    *("store/keys", "store/record", "store/entries", "store/schedule", "store/calls"),
+    *("store/scripts", "servers/connection", "servers/pool"),
+    *("tasks/scheduled_task", "tasks/reading", "store/lookup", "store/listing", "tasks/changing"),
+    *("store/values", "store/changes", "tasks/selection", "store/selection"),
+    *("handover/scanner", "store/delivery", "store/wakeup", "handover/relay"),
+    "handover/publishers",
+)
 
 
 @dataclass(frozen=True)
@@ -203,7 +214,7 @@ def tables() -> tuple[Table, ...]:
         ),
         Table(page("reference/options"), ("option of Celery", "a scheduled task"), _of_celery()),
         Table(stored, ("key", "type", "content"), _keys()),
-        Table(page("inside/protocol"), ("script", "what it does"), _scripts()),
+        Table(page("inside/house"), ("file of `core/`", "what it is"), _core()),
         Table(
             page("guide/change"),
             ("method", "what it does", "of", "awaited", "command", "button", "history", "undo"),
@@ -330,9 +341,16 @@ def _keys() -> tuple[Row, ...]:
     return tuple((f"`{name}`", kind, content) for name, kind, content in words)
 
 
-def _scripts() -> tuple[Row, ...]:
-    headers = {name: re.match(rf"--\[\[ {name}: (.*)", text) for name, text in SCRIPTS.items()}
-    return tuple((f"`{name}`", found[1]) for name, found in headers.items())
+def _core() -> tuple[Row, ...]:
+    core = PACKAGE / "core"
+    files = [path.relative_to(core) for path in core.rglob("*.py") if path.stem != "__init__"]
+    others = sorted({str(path.with_suffix("")) for path in files} - {*READING})
+    return tuple((f"`{name}.py`", _module(core / f"{name}.py")) for name in (*READING, *others))
+
+
+def _module(path: Path) -> str:
+    """The first sentence of a module's docstring."""
+    return _first_sentence(ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "")
 
 
 def _errors() -> tuple[Row, ...]:

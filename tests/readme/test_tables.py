@@ -10,7 +10,6 @@ from celery_delayq import Outcome
 from celery_delayq.contrib.control import panel
 from celery_delayq.contrib.metrics.names import alerts
 from celery_delayq.core.handover.relay import MAX_REFUSALS
-from celery_delayq.core.leaves import LEAVES
 from celery_delayq.core.scheduling.options import OPTIONS
 from celery_delayq.core.settings import REMEMBER, SETTINGS
 from celery_delayq.core.store.scripts import prelude
@@ -150,7 +149,7 @@ def test_the_format_that_is_described_is_the_one_that_is_written():
 
 
 def test_the_layers_are_those_that_import_linter_checks():
-    for place, drawn in enumerate(page("inside/layers").written_in("text")):
+    for place, drawn in enumerate(page("inside/house").written_in("text")):
         rows = [re.split(r" {2,}", line)[0] for line in drawn.text.splitlines()]
         contract = [row for row in contracts()[place] if row not in ("signals", "errors")]
         assert [words(row) for row in rows] == [words(row) for row in contract]
@@ -164,23 +163,6 @@ def contracts():
 
 def words(row):
     return set(re.findall(r"\w+", row))
-
-
-def test_every_leaf_is_in_the_table():
-    named = {
-        row[0].split("`")[1].rstrip("/").removesuffix(".py").partition("/")[2]
-        for row in page("inside/layers").rows("The leaves")
-    }
-    assert named == {*LEAVES}
-
-
-def test_the_reading_list_and_the_rest_are_the_whole_core():
-    core = ROOT / "celery_delayq" / "core"
-    files = {str(path.relative_to(core)) for path in core.rglob("*.py")}
-    named = re.findall(r"`([\w/]+\.py)`", page("inside/core").text)
-
-    assert len(named) == len(set(named))
-    assert {*named} == {name for name in files if not name.endswith("__init__.py")}
 
 
 def test_every_folder_of_tests_is_in_the_table():

@@ -1,4 +1,4 @@
-"""What a scanner does while a server does not answer: pauses, log lines, shards out of turn.
+"""A scanner while a server does not answer: pauses, log lines, shards out of turn.
 
     the store, the broker --no answer--> Contact: a line, a pause by Backoff --an answer--> a line
     a shard's node ---------no answer--> Away: out of turn, watched by a thread --> in turn again

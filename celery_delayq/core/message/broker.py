@@ -1,4 +1,4 @@
-"""What the app's broker is, and what it can and cannot do, without connecting to it.
+"""The app's broker, and its abilities, without connecting to it.
 
 ``Broker`` is the app's; ``store_endpoint`` reads the store's address by the same rules. Options,
 logins and TLS are checked; an unknown option is refused by name, without its value, which may be a

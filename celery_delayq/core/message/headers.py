@@ -1,4 +1,4 @@
-"""What the headers of a message say: this package's own, its identity, its expiry, its unique key.
+"""The headers of a message: this package's own, its identity, its expiry, its unique key.
 
 A task's id does not identify a message: a retry has the same id, and a caller may use its own id
 again.

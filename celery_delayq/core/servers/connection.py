@@ -1,4 +1,4 @@
-"""What each refusal of Redis means, and a connection that sends each command once.
+"""A connection that sends each command once, and the meaning of each refusal of Redis.
 
     Scripts ---> Connection.execute ---> one from this process's pool
     Wakeup ----> Connection.dedicated -> one to block on, outside the pool

@@ -1,4 +1,4 @@
-"""What a Redis says of itself: whether it can be a store, and how it may lose waiting tasks.
+"""Facts about a Redis: whether it can be a store, and how it may lose waiting tasks.
 
     HELLO ---> product, version, role         every user may send it    --> can it be a store?
     INFO ----> memory, persistence, replicas  a hosted Redis may refuse --+-> lines: ok, a warning,
