@@ -54,7 +54,7 @@ def test_every_example_with_an_app_of_its_own_has_a_test_here():
         "README.md",
         *(
             page(name).name
-            for name in ("get-started", "guide/schedule", "operate/cluster", "operate/sentinel")
+            for name in ("get-started", "guide/schedule", "operate/cluster", "operate/redis")
         ),
     }
     assert {block.document for block in FILES} == {

@@ -1,4 +1,4 @@
-"""Where a Redis is, with which options and login.
+"""The address of a Redis, with its options and login.
 
     options --> checked, before redis-py gets them
     Credentials: a fresh login for each connection, from the user's provider

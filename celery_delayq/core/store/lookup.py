@@ -1,4 +1,4 @@
-"""One entry, or how it left; the history; what an undo may bring back; and the holder of a key."""
+"""One entry, or how it left; the history; entries that an undo can bring back; holders of keys."""
 
 from __future__ import annotations
 
