@@ -76,3 +76,11 @@ def test_the_broker_s_time_to_live_counts_from_the_hand_over(delayq_app, url, re
     [raw] = redis.lrange("q", 0, -1)
     # In milliseconds, as text: AMQP requires this.
     assert 60_000 < float(json.loads(raw)["properties"]["expiration"]) <= 90_000
+
+
+def test_an_expiry_in_thousands_of_years_stays_a_date_that_a_worker_can_read(add, delayq):
+    add.s(1).set(expires=86_400 * 365 * 7950, task_id="a").delay_until(DUE)
+
+    for hours in (-12, 14):
+        zone = timezone(timedelta(hours=hours))
+        assert isoparse(expiry(delayq, "a")).astimezone(zone).year > 9900

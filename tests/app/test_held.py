@@ -120,6 +120,20 @@ def test_a_task_is_pending_if_the_store_cannot_be_read(
     assert "its state cannot be read from the store: " in line.getMessage()
 
 
+def test_without_a_result_backend_the_state_is_known_while_it_waits(delayq_app, url):
+    app = delayq_app(url)
+    app.send_task("t", task_id="a", delayq_at=LONG_AGO)
+    result = app.AsyncResult("a")
+    assert result.state == "SCHEDULED"
+
+    app.delayq.hand_over()
+
+    with pytest.raises(Exception, match="DisabledBackend") as plain:
+        _ = AsyncResult("a", app=app).state
+    with pytest.raises(type(plain.value)):
+        _ = result.state
+
+
 # Apps and results that are copied, pickled, or of a custom class.
 
 
