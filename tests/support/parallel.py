@@ -32,7 +32,7 @@ SHARED = (
 CALLED = {"rabbit": "rabbitmq_server", "rabbitmq": "rabbitmq_server"}
 # The longest tests start first, so that none of them runs alone at the end.
 FIRST = (
-    *("tests/worker", "tests/wheel", "tests/protocol/test_machine.py", "tests/readme"),
+    *("tests/worker", "tests/wheel", "tests/readme"),
     *("tests/example", "tests/lab/faults/test_soak.py"),
 )
 

@@ -44,7 +44,7 @@ from tests.lab.mutants.known import (
 from tests.lab.mutants.sites import Site, sites
 
 FOLDERS = (
-    *("unit", "operations", "store", "protocol", "lab/simulator", "scanner", "relay", "reshard"),
+    *("unit", "operations", "store", "lab/simulator", "scanner", "relay", "reshard"),
     *("app", "cli", "rules", "web", "metrics", "testing"),
 )
 # These compare the text of the package with their own, so they notice every change of it.
