@@ -116,21 +116,21 @@ def test_no_answer_is_read_by_another_call(ask):
     ask.takes_all()
 
 
-def test_nor_is_one_to_a_connection_s_greeting(ask):
+def test_no_answer_to_a_greeting_is_left_by_an_interruption(ask):
     for _ in everywhere(ask):
         ask()
         ask.pool.close()
     ask.takes_all()
 
 
-def test_nor_is_an_error(ask):
+def test_no_error_is_left_by_an_interruption(ask):
     ask()
     for _ in everywhere(ask.wrongly):
         ask()
     ask.takes_all()
 
 
-def test_nor_where_a_connection_is_replaced_that_the_server_closed(ask, raw):
+def test_no_answer_is_left_where_a_connection_is_replaced_that_the_server_closed(ask, raw):
     def close():
         ask()
         number = ask.client.execute("id", packed(["CLIENT", "ID"]))

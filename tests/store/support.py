@@ -224,27 +224,19 @@ class Store:
 
     # Scheduling, with default values for most arguments.
 
-    def schedule(
-        self,
-        task_id,
-        due_ms=NOW_MS,
-        *,
-        to="celery",
-        payload="",
-        share=False,
-        extras=NO_EXTRAS,
-        queue="celery",
-        **options,
-    ) -> int:
-        """An entry bound for the list *to*, sent with *queue*; returns its due time in ms."""
-        record = new_record(task_id, header_for("L", to), payload, share=share)
-        record = replace(record, labels=labels_for(TASK, queue)).with_extras(extras)
-        return self.put(task_id, record, due_ms, **options)
+    def schedule(self, task_id, due_ms=NOW_MS, *, to="celery", **options) -> int:
+        """An entry bound for the list *to*; returns its due time in ms."""
+        return self._schedule(task_id, header_for("L", to), due_ms, **options)
 
-    def schedule_relayed(
+    def schedule_relayed(self, task_id, due_ms=NOW_MS, **options) -> int:
+        """An entry that a scanner publishes; returns its due time in ms."""
+        return self._schedule(task_id, header_for("R", ROUTE), due_ms, **options)
+
+    def _schedule(
         self,
         task_id,
-        due_ms=NOW_MS,
+        destination,
+        due_ms,
         *,
         payload="",
         share=False,
@@ -252,8 +244,7 @@ class Store:
         queue="celery",
         **options,
     ) -> int:
-        """An entry that a scanner publishes; returns its due time in ms."""
-        record = new_record(task_id, header_for("R", ROUTE), payload, share=share)
+        record = new_record(task_id, destination, payload, share=share)
         record = replace(record, labels=labels_for(TASK, queue)).with_extras(extras)
         return self.put(task_id, record, due_ms, **options)
 

@@ -1,10 +1,7 @@
 """A backlog of more than a batch: entries that have just fallen due go beside it, each once."""
 
-from dataclasses import replace
-
 import pytest
 
-from celery_delayq.errors import StoreError
 from tests.store.support import NOW_MS
 
 pytestmark = pytest.mark.core
@@ -88,14 +85,6 @@ def test_a_clock_that_was_set_back_between_two_steps_leaves_a_second_fresh(store
     assert take(shard_steps) == [*fresh, *old[8:15]]
 
 
-def test_both_keep_their_order(put, batches):
-    old = [put(f"old{number}", OLD_MS - 100 + number) and f"old{number}" for number in range(20)]
-    fresh = [put(f"new{number}", FRESH_MS + number) and f"new{number}" for number in range(12)]
-    taken = [task_id for batch in batches() for task_id in batch]
-    assert [task_id for task_id in taken if task_id in old] == old
-    assert [task_id for task_id in taken if task_id in fresh] == fresh
-
-
 def test_a_burst_on_one_millisecond_does_not_hold_up_later_entries(put, batches):
     burst = schedule(put, "a", 15, LAGGING_MS)
     later = schedule(put, "b", 3, LAGGING_MS + 1)
@@ -127,17 +116,4 @@ def test_a_batch_that_ends_within_what_is_fresh_loses_nothing(store, put, batche
     old = schedule(put, "old", 9, OLD_MS)
     fresh = schedule(put, "fresh", 2, NOW_MS, payload="x" * 1_000_001)
     assert batches() == [fresh[:1], fresh[1:], old[:8], old[8:]]
-    store.check()
-
-
-def test_without_the_right_to_take_what_is_fresh_nothing_moves(store):
-    store.raw.execute_command("ACL", "SETUSER", "few", "on", ">pw", "~*", "+@all", "-zrem")
-    store.endpoint = replace(store.endpoint, username="few", password="pw")
-    schedule(store.schedule, "old", 2 * BATCH, OLD_MS)
-    schedule(store.schedule, "new", 2, NOW_MS)
-    shard_steps = store.steps(batch_size=BATCH)
-    with pytest.raises(StoreError, match="hand over failed"):
-        shard_steps.hand_over()
-    store.raw.execute_command("ACL", "DELUSER", "few")
-    assert store.arrived() == []
     store.check()

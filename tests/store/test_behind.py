@@ -50,7 +50,7 @@ def put_off(store, hold, second):
 
 @pytest.mark.usefixtures("hold")
 @pytest.mark.parametrize("conflict", ["replace", "earliest", "latest", "debounce", "debounce 1000"])
-def test_it_waits_as_long_as_the_key_is_held(store, shard_steps, conflict):
+def test_an_entry_behind_another_waits_as_long_as_the_key_is_held(store, shard_steps, conflict):
     behind(store, conflict=conflict)
     store.set_ms(END_MS - 1)
     assert delivered(store, shard_steps) == []
@@ -61,7 +61,9 @@ def test_it_waits_as_long_as_the_key_is_held(store, shard_steps, conflict):
 
 
 @pytest.mark.parametrize(("due_ms", "goes_at"), [(NOW_MS, NOW_MS), (END_MS + 5, END_MS + 5)])
-def test_the_word_of_the_end_lets_it_go_when_it_is_due(store, shard_steps, hold, due_ms, goes_at):
+def test_the_word_of_the_end_lets_the_one_behind_go_when_it_is_due(
+    store, shard_steps, hold, due_ms, goes_at
+):
     behind(store, due_ms=due_ms)
     assert say(store, hold) is None
     assert store.score("due", "b") == goes_at
@@ -74,7 +76,7 @@ def test_the_word_of_the_end_lets_it_go_when_it_is_due(store, shard_steps, hold,
 
 
 @pytest.mark.usefixtures("second")
-def test_overdue_it_is_due_when_the_key_is_free(store, shard_steps, hold):
+def test_an_overdue_one_behind_is_due_when_the_key_is_free(store, shard_steps, hold):
     store.set_ms(NOW_MS + 30 * SECOND)
     say(store, hold)
     assert find(store.shard, KEY).due_ms == NOW_MS + 30 * SECOND
@@ -82,7 +84,7 @@ def test_overdue_it_is_due_when_the_key_is_free(store, shard_steps, hold):
     assert shard_steps.hand_over().handed_over == 1
 
 
-def test_its_grace_period_starts_when_the_key_is_free(store, shard_steps, hold):
+def test_the_grace_period_of_one_behind_starts_when_the_key_is_free(store, shard_steps, hold):
     behind(store, extras=LATE)
     store.set_ms(NOW_MS + 30 * SECOND)
     say(store, hold)
@@ -91,43 +93,31 @@ def test_its_grace_period_starts_when_the_key_is_free(store, shard_steps, hold):
 
 
 @pytest.mark.parametrize("seconds", [5, 90])
-def test_it_does_not_move_the_end(store, shard_steps, seconds):
+def test_one_that_goes_behind_does_not_move_the_end(store, shard_steps, seconds):
     deliver(store, shard_steps, extras=Extras("k", hold=f"f{seconds * SECOND}"))
     behind(store)
     assert ends(store) == NOW_MS + seconds * SECOND
 
 
-def test_behind_another_it_needs_no_longer_hold(store, shard_steps, hold):
+def test_one_behind_another_needs_no_longer_hold_of_its_own(store, shard_steps, hold):
     behind(store, extras=Extras("k"))
     say(store, hold)
     assert delivered(store, shard_steps) == ["b"]
     assert ends(store) is None
 
 
-def test_a_scanner_wakes_for_the_end(store, shard_steps, hold):
-    shard_steps.hand_over()
-    store.raw.hset(store.keys["meta"], "timer", f"{FAR_MS}:")
-    behind(store)
-    assert store.raw.hget(store.keys["meta"], "timer") == b"%d:" % END_MS
-    seen = shard_steps.hand_over()
-    assert seen.back == END_MS
-    say(store, hold)
+def test_a_scanner_wakes_for_the_end_of_a_key_with_one_behind_and_for_a_word(
+    store, shard_steps, hold
+):
     assert shard_steps.hand_over().back is None
+    for wakes_at, step in ((END_MS, behind), (NOW_MS, lambda store: say(store, hold))):
+        store.raw.hset(store.keys["meta"], "timer", f"{FAR_MS}:")
+        step(store)
+        assert store.raw.hget(store.keys["meta"], "timer") == b"%d:" % wakes_at
+        assert shard_steps.hand_over().back == (END_MS if step is behind else None)
 
 
-@pytest.mark.usefixtures("hold")
-def test_no_scanner_looks_at_keys_without_one_behind(shard_steps):
-    assert shard_steps.hand_over().back is None
-
-
-@pytest.mark.usefixtures("second")
-def test_a_word_wakes_a_scanner(store, hold):
-    store.raw.hset(store.keys["meta"], "timer", f"{FAR_MS}:")
-    say(store, hold)
-    assert store.raw.hget(store.keys["meta"], "timer") == b"%d:" % NOW_MS
-
-
-def test_large_ones_come_forward_a_few_at_a_time(store):
+def test_large_entries_come_forward_a_few_at_a_time(store):
     shard_steps = store.steps(batch_size=100)
     for number in range(4):
         for name in "ab":
@@ -187,15 +177,6 @@ def test_the_bound_of_debounce_counts_from_the_first_one_behind(store):
     assert behind(store, due_ms=FAR_MS, conflict="debounce 10000") == FAR_MS
     store.set_ms(NOW_MS + 5 * SECOND)
     assert behind(store, "c", FAR_MS, conflict="debounce 10000") == NOW_MS + 10 * SECOND
-
-
-def test_the_word_and_another_call_in_either_order(store, shard_steps, hold):
-    say(store, hold)
-    schedule(store, "b", conflict="replace")
-    assert store.places("b") == ["due"]
-    schedule(store, "c", NOW_MS, conflict="replace")
-    assert store.all_places() == {"c": ["due"]}
-    assert delivered(store, shard_steps) == ["c"]
 
 
 # A throttle.
@@ -263,7 +244,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("steps", ROWS.values(), ids=ROWS)
-def test_it_leaves_after_the_holder_and_not_before(store, shard_steps, hold, second, steps):
+def test_one_behind_leaves_after_the_holder_and_not_before(store, shard_steps, hold, second, steps):
     store.run = hold
     for step in steps:
         match step:
@@ -279,7 +260,7 @@ def test_it_leaves_after_the_holder_and_not_before(store, shard_steps, hold, sec
 
 
 @pytest.mark.usefixtures("put_off")
-def test_it_looks_again_at_a_holder_that_waits(store, shard_steps):
+def test_a_scanner_looks_again_at_a_holder_that_waits(store, shard_steps):
     store.set_ms(END_MS)
     assert shard_steps.hand_over().back == END_MS + LOOK_MS
     assert find(store.shard, KEY).facts.behind == "a"
@@ -295,7 +276,9 @@ def test_while_the_holder_waits_policies_are_about_the_one_behind(store):
     assert caught.value.holder == "a"
 
 
-def test_behind_one_that_is_being_published(store, shard_steps, claimed):
+def test_one_behind_a_task_being_published_leaves_when_its_run_has_ended(
+    store, shard_steps, claimed
+):
     behind(store)
     shard_steps.ack(claimed)
     store.check()
@@ -305,7 +288,7 @@ def test_behind_one_that_is_being_published(store, shard_steps, claimed):
     assert delivered(store, shard_steps) == ["b"]
 
 
-def test_a_run_that_ends_before_the_ack_lets_it_go(store, shard_steps, claimed):
+def test_a_run_that_ends_before_the_ack_lets_the_one_behind_go(store, shard_steps, claimed):
     behind(store)
     say(store, claimed[0].hold)
     assert delivered(store, shard_steps) == ["b"]
@@ -314,7 +297,7 @@ def test_a_run_that_ends_before_the_ack_lets_it_go(store, shard_steps, claimed):
 
 
 @pytest.mark.usefixtures("claimed")
-def test_the_holder_is_delivered_again_before_it(store, shard_steps):
+def test_the_holder_is_delivered_again_before_the_one_behind(store, shard_steps):
     behind(store)
     store.set_ms(NOW_MS + 6 * SECOND)
     assert shard_steps.reclaim() == ["a"]
@@ -326,7 +309,7 @@ def test_the_holder_is_delivered_again_before_it(store, shard_steps):
     assert delivered(store, shard_steps) == ["b"]
 
 
-def test_a_dead_holder_holds_it_no_longer_than_a_minute(store, shard_steps, claimed):
+def test_a_dead_holder_holds_the_one_behind_no_longer_than_a_minute(store, shard_steps, claimed):
     behind(store)
     shard_steps.nack("dead", claimed, reason="no")
     store.set_ms(NOW_MS + LOOK_MS)
@@ -358,7 +341,7 @@ def test_a_replacement_that_is_late_changes_nothing(store, way):
 # The holder's own id.
 
 
-def test_its_id_may_be_that_of_the_holder(store, shard_steps, hold):
+def test_one_behind_may_have_the_id_of_the_holder(store, shard_steps, hold):
     behind(store, "a")
     behind(store, "b")
     assert store.places("a") == []

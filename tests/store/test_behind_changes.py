@@ -45,7 +45,7 @@ def test_the_key_shows_both_until_it_comes_forward(store, hold):
 
 @pytest.mark.usefixtures("hold")
 @pytest.mark.parametrize("tag", [None, "x"])
-def test_lists_have_it_in_due_order(store, tag):
+def test_lists_have_one_behind_another_in_due_order(store, tag):
     for task_id, due_ms in (("x1", NOW_MS - 1), ("x2", NOW_MS + 1)):
         store.schedule(task_id, due_ms, extras=Extras(tags=("x",)))
     behind(store, extras=Extras("k", ("x",)))
@@ -60,7 +60,7 @@ def test_lists_have_it_in_due_order(store, tag):
 
 
 @pytest.mark.usefixtures("second")
-def test_it_is_scheduled_and_never_overdue(store):
+def test_one_behind_another_is_scheduled_and_never_overdue(store):
     store.set_ms(NOW_MS + 30 * SECOND)
     counts = store.entries.counts()
     assert (counts.scheduled, counts.overdue, counts.paused) == (1, 0, 0)
@@ -68,7 +68,7 @@ def test_it_is_scheduled_and_never_overdue(store):
 
 
 @pytest.mark.usefixtures("hold")
-def test_a_pause_holds_it_only_once_it_came_forward(store, shard_steps):
+def test_a_pause_holds_one_behind_another_only_once_it_came_forward(store, shard_steps):
     store.entries.pause(b"*******", "")
     behind(store)
     assert find(store.shard, KEY).state is State.SCHEDULED
@@ -95,7 +95,7 @@ def selected(store, state):
 
 @pytest.mark.usefixtures("second")
 @pytest.mark.parametrize("who", [KEY, "b"])
-def test_cancel_removes_it_and_the_holder_keeps_the_key(store, who):
+def test_a_cancel_removes_the_one_behind_and_the_holder_keeps_the_key(store, who):
     assert store.entries.change(who, Removal())[0] is Outcome.DONE
     assert store.all_places() == {}
     assert ends(store) == END_MS
@@ -105,7 +105,7 @@ def test_cancel_removes_it_and_the_holder_keeps_the_key(store, who):
 
 @pytest.mark.usefixtures("hold")
 @pytest.mark.parametrize(("mode", "told"), [("at", Outcome.DONE), ("now", Outcome.BEHIND)])
-def test_moved_it_stays_behind(store, shard_steps, mode, told):
+def test_one_behind_another_stays_there_when_it_is_moved(store, shard_steps, mode, told):
     behind(store, due_ms=FAR_MS)
     assert store.reschedule(KEY, When("at", NOW_MS), mode=mode) == (told, NOW_MS)
     assert store.places("b") == ["behind"]
@@ -120,7 +120,7 @@ def test_moved_it_stays_behind(store, shard_steps, mode, told):
 @pytest.mark.parametrize(
     "change", [{"payload": "x" * 9000}, {"queue": "mail", "to": "mail"}, {"kind": "R"}]
 )
-def test_edited_it_stays_behind(store, shard_steps, change):
+def test_one_behind_another_stays_there_when_it_is_edited(store, shard_steps, change):
     assert store.edit("b", **change) is Outcome.DONE
     assert store.places("b") == ["behind"]
     store.check()
@@ -133,7 +133,7 @@ def test_edited_it_stays_behind(store, shard_steps, change):
 @pytest.mark.usefixtures("hold")
 @pytest.mark.parametrize("extras", [Extras("other"), Extras()])
 @pytest.mark.parametrize("change", [{}, {"kind": "R"}, {"payload": "x" * 9000}])
-def test_with_another_key_it_waits_no_longer(store, extras, change):
+def test_one_behind_another_that_gets_another_key_waits_no_longer(store, extras, change):
     behind(store, extras=LATE)
     store.set_ms(NOW_MS + 30 * SECOND)
     assert store.edit("b", extras=extras, **change) is Outcome.DONE
@@ -145,7 +145,7 @@ def test_with_another_key_it_waits_no_longer(store, extras, change):
 
 @pytest.mark.usefixtures("second")
 @pytest.mark.parametrize("size", [1, 9000])
-def test_released_it_goes(store, shard_steps, size):
+def test_one_behind_another_goes_when_it_is_released(store, shard_steps, size):
     entry = find(store.shard, "b")
     new = edited(entry, "x" * size, share=False)
     outcome, _ = store.entries.change("b", Rewrite(entry.record, new, releases=True))
@@ -168,7 +168,7 @@ def load(store, task_id="b", place="behind", **more):
 
 
 @pytest.mark.usefixtures("hold")
-def test_loaded_it_waits_behind_the_holder(store, shard_steps):
+def test_a_loaded_one_waits_behind_the_holder(store, shard_steps):
     assert load(store) == ["loaded"]
     store.check()
     assert load(store) == ["here"]
@@ -176,7 +176,7 @@ def test_loaded_it_waits_behind_the_holder(store, shard_steps):
     assert delivered(store, shard_steps) == ["b"]
 
 
-def test_its_holder_may_be_loaded_later(store, shard_steps):
+def test_the_holder_may_be_loaded_later_than_the_one_behind(store, shard_steps):
     load(store)
     load(store, "a", "waiting")
     assert delivered(store, shard_steps) == ["a"]
@@ -185,7 +185,7 @@ def test_its_holder_may_be_loaded_later(store, shard_steps):
     assert delivered(store, shard_steps) == ["b"]
 
 
-def test_loaded_without_a_holder_it_comes_forward_in_a_minute(store, shard_steps):
+def test_one_loaded_without_its_holder_comes_forward_in_a_minute(store, shard_steps):
     load(store)
     assert delivered(store, shard_steps) == []
     store.set_ms(NOW_MS + LOOK_MS)
@@ -203,7 +203,7 @@ def test_a_task_without_its_key_is_loaded_without_it(store):
 
 
 @pytest.mark.usefixtures("second")
-def test_check_finds_nothing(store, hold):
+def test_a_check_finds_nothing_wrong_with_one_behind_another(store, hold):
     assert [*check_store(store.entries)] == []
     say(store, hold)
     assert [*check_store(store.entries)] == []
@@ -229,7 +229,7 @@ LOST = {
 
 @pytest.mark.usefixtures("second")
 @pytest.mark.parametrize(("lose", "kinds"), LOST.values(), ids=LOST)
-def test_it_never_waits_for_ever(store, shard_steps, lose, kinds):
+def test_one_behind_another_never_waits_for_ever(store, shard_steps, lose, kinds):
     lose(store.raw, store.keys)
     assert mended(store) == kinds
     shard_steps.hand_over()
@@ -239,7 +239,7 @@ def test_it_never_waits_for_ever(store, shard_steps, lose, kinds):
 
 
 @pytest.mark.usefixtures("second")
-def test_of_two_places_it_keeps_the_one_where_it_waits(store):
+def test_of_two_places_one_behind_another_keeps_that_where_it_waits(store):
     (member,) = store.raw.zrange(store.keys["behind"], 0, -1)
     store.raw.zadd(store.keys["dead"], {member: 1})
     assert mended(store) == {"second_place"}
@@ -255,7 +255,7 @@ def test_a_lost_record_leaves_nothing_after_a_repair(store):
 
 @pytest.mark.usefixtures("second")
 @pytest.mark.parametrize("conflict", ["replace", "earliest"])
-def test_an_unreadable_one_stays_while_another_one_waits_behind_the_holder(store, conflict):
+def test_an_unreadable_one_stays_while_another_waits_behind_the_holder(store, conflict):
     store.raw.hset(store.keys["records"], "b", b"?")
     schedule(store, "c", conflict=conflict)
     assert find(store.shard, "c").facts.behind == "a"
@@ -263,7 +263,7 @@ def test_an_unreadable_one_stays_while_another_one_waits_behind_the_holder(store
 
 
 @pytest.mark.usefixtures("second")
-def test_an_unreadable_one_becomes_a_dead_letter(store, shard_steps):
+def test_an_unreadable_one_behind_another_becomes_a_dead_letter(store, shard_steps):
     store.raw.hset(store.keys["records"], "b", b"?")
     store.set_ms(END_MS)
     shard_steps.hand_over()

@@ -313,11 +313,11 @@ def test_redis_s_time_is_never_ahead(drift, exchanges, later):
         assert redis_us() - known.at(now) <= (back + 2 * DRIFT * (now - learned)) * 1.1e6 + 2
 
 
-def test_before_anything_was_read_it_is_not_known():
+def test_the_time_of_redis_is_not_known_before_anything_was_read():
     assert RedisTime().at(7.0) is None
 
 
-def test_threads_share_it():
+def test_threads_share_what_is_known_of_the_time_of_redis():
     """A thread that is delayed between reading a reply and noting it sets the clock no later."""
     known, ahead, over = RedisTime(), [], threading.Event()
     known.learn(int(time.monotonic() * 1e6))

@@ -12,7 +12,6 @@ from celery_delayq.core.clock import When
 from celery_delayq.core.store import Entries, NewEntry
 from celery_delayq.core.store.changes import Move, Removal
 from celery_delayq.core.store.record import Extras, header_for
-from tests.operations.table import fitting
 from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, new_record, template_of
 
 EXTRAS = Extras("k1", ("t1", "t2"))
@@ -95,25 +94,6 @@ def kinds(store):
 
 def test_every_kind_has_a_sentence_and_is_tried():
     assert set(map(kind_of, SPOIL)) == KINDS.keys()
-
-
-@pytest.mark.parametrize("spoilt", SPOIL)
-def test_it_is_found_and_nothing_is_changed(store, spoilt):
-    fitting(store)
-    store.schedule("tagged", FAR_MS, extras=EXTRAS)
-    assert kinds(store) == set()
-    SPOIL[spoilt](store)
-    before = store.contents()
-    assert kind_of(spoilt) in kinds(store)
-    assert store.contents() == before
-
-
-@pytest.mark.parametrize("kind", ALSO)
-def test_so_is_what_nearly_fits(store, kind):
-    store.schedule("tagged", FAR_MS, extras=EXTRAS)
-    store.schedule("plain", FAR_MS)
-    ALSO[kind](store)
-    assert kinds(store) == {kind}
 
 
 @pytest.mark.parametrize("extras", [EXTRAS, Extras(tags=("t1",)), Extras(key="k")])

@@ -70,12 +70,6 @@ def test_claims_follow_due_time_and_equal_times_insertion(store, shard_steps):
     assert store.places("c") == ["relay"]
 
 
-def test_two_scanners_never_claim_the_same_entry(store):
-    put(store, *numbered(10))
-    claimed = [one for _ in range(2) for one in store.steps().claim(6).entries]
-    assert ids_of(claimed) == numbered(10)
-
-
 def test_entries_for_lists_are_not_claimed_and_those_for_the_relay_not_moved(store, shard_steps):
     store.schedule("list")
     put(store, "relay")
@@ -294,11 +288,6 @@ def test_a_reclaimed_entry_says_that_it_may_be_a_second_copy(leased, shard_steps
     leased.lease_out()
     shard_steps.reclaim()
     assert tally(*shard_steps.claim(1).entries) == (1, 0, True)
-
-
-def test_of_two_scanners_that_take_back_one_gets_the_entry(leased, shard_steps):
-    leased.lease_out()
-    assert (shard_steps.reclaim(), leased.steps().reclaim()) == (["a"], [])
 
 
 def test_leases_are_taken_back_batch_by_batch(store):

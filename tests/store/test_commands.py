@@ -117,7 +117,7 @@ def test_a_pause_of_a_store_that_is_not_tidy_says_nothing_of_it(busy):
 
 
 @pytest.mark.parametrize("happens", [put_into_pause, refuse, lease, kill, spoil])
-def test_then_to_get_another_one_takes_no_more_than_six(busy, happens):
+def test_to_get_an_entry_of_an_untidy_store_takes_no_more_than_six_commands(busy, happens):
     happens(busy)
     busy.entries.find("b")
     assert commands_of(busy, lambda: busy.entries.find("b")) <= 6

@@ -92,14 +92,6 @@ def schedule(store, task_id, due_ms=FAR_MS, conflict="replace", *, extras=KEY, *
     return answer
 
 
-def test_the_holder_of_a_key_is_the_one_that_waits(store):
-    for task_id in ("a", "b", "c"):
-        schedule(store, task_id)
-    assert store.raw.hgetall(store.keys["holders"]) == {b"k": b"c"}
-    assert store.raw.hkeys(store.keys["records"]) == [b"c"]
-    store.check()
-
-
 # Policy, for which a state is to be stored, whether messages are; then the id that gives way,
 # whether its state is owed, and whether its message is returned.
 GIVES_WAY = [
@@ -127,13 +119,6 @@ def test_a_state_is_owed_for_an_entry_that_gives_way_if_its_id_was_given_out(sto
     assert [text[gone] in one.message for one in answer.cancelled] == [has_message] * bool(gone)
     assert store.raw.zrange(store.keys["outbox"], 0, -1) == [str(gone).encode()] * owed
     assert store.entries.cancelled_ms_ago("a") == (0 if policy == "replace" else None)
-
-
-def test_an_id_is_never_owed_for_that_waits(store):
-    schedule(store, "a")
-    answer = schedule(store, "a", conflict="keep", revokes="all")
-    assert (answer.task_id, answer.existed, answer.cancelled) == ("a", True, ())
-    assert not store.raw.exists(store.keys["outbox"])
 
 
 def test_a_state_is_owed_no_longer_once_its_id_is_scheduled(store):
@@ -281,7 +266,7 @@ def test_a_direct_entry_that_takes_the_id_of_an_uncertain_one_leaves_nothing_beh
 
 
 @uncertain
-def test_if_it_is_too_late_to_leave_then_a_copy_may_have_been_delivered(store, put):
+def test_an_entry_too_late_to_leave_under_an_uncertain_id_is_owed_as_uncertain(store, put):
     put(store)
     store.entries.schedule([new("old", "replace", NOW_MS, extras=Extras(grace_ms=0))])
     store.set_ms(NOW_MS + 60_000)

@@ -9,7 +9,6 @@ from celery_delayq.core.clock import When
 from celery_delayq.core.store import Outcome, State
 from celery_delayq.core.store.changes import Removal, Rewrite
 from celery_delayq.core.store.record import Extras, NewRecord, lane_for
-from celery_delayq.errors import UnreadableRecord
 from tests.store.support import FAR_MS, LINES, NOW_MS, WAITING, tally
 from tests.support.network import CUT
 
@@ -52,7 +51,7 @@ def test_the_message_is_another_and_all_else_stays(store, share, to_share):
     store.check()
 
 
-def test_it_goes_to_its_new_list_at_its_due_time(store):
+def test_an_edited_entry_goes_to_its_new_list_at_its_due_time(store):
     store.schedule("a", NOW_MS)
     store.edit("a", "new", to="other")
 
@@ -69,17 +68,6 @@ def test_each_edit_is_a_state_of_its_own_also_where_the_clock_was_set_back(store
         assert store.edit("a", f"{ms}")
         seen.append(store.entries.find("a").changed_us)
     assert len(set(seen)) == 4
-
-
-def test_an_unreadable_entry_is_left_as_it_is(store):
-    store.schedule("a", FAR_MS)
-    store.raw.hset(store.keys["records"], "a", b"0" + store.record("a")[1:])
-    before = store.snapshot()
-
-    with pytest.raises(UnreadableRecord):
-        store.entries.change("a", Rewrite(None, NOTHING))
-
-    assert store.snapshot() == before
 
 
 # By key.

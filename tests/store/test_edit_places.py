@@ -19,7 +19,7 @@ GRACE = Extras(grace_ms=5000)
 
 
 @pytest.mark.parametrize("kind", ["L", "R"])
-def test_it_waits_in_the_index_of_its_new_kind(store, kind):
+def test_an_edited_entry_waits_in_the_index_of_its_new_kind(store, kind):
     put = store.schedule_relayed if kind == "L" else store.schedule
     put("a", FAR_MS, extras=Extras("key", ("one",)))
 
@@ -45,7 +45,7 @@ def parked(store):
     return park
 
 
-def test_with_its_queue_it_leaves_a_pause_which_excuses_it(store, parked):
+def test_an_entry_given_another_queue_leaves_a_pause_which_excuses_it(store, parked):
     parked()
 
     assert store.edit("a", queue="post") is Outcome.DONE
@@ -86,7 +86,7 @@ def test_a_refused_one_is_tried_at_once_in_its_new_queue(store):
     store.check()
 
 
-def test_the_same_queue_leaves_it_in_its_place(store, parked):
+def test_the_same_queue_leaves_an_edited_entry_in_its_place(store, parked):
     parked()
 
     assert (
@@ -125,7 +125,7 @@ def test_the_key_of_a_dead_one_can_be_taken(store):
     assert store.entries.find(b"ktheirs").task_id == "a"
 
 
-def test_a_change_by_the_old_key_does_not_reach_it(store):
+def test_a_change_by_the_old_key_does_not_reach_an_edited_entry(store):
     store.schedule("a", FAR_MS, extras=Extras("old"))
     store.edit("a", extras=Extras("new"))
 
@@ -166,7 +166,7 @@ def test_a_late_schedule_does_not_take_the_key_that_an_edit_freed_since(store):
     assert store.entries.find("b") is None
 
 
-def test_a_late_cancel_by_the_new_key_does_not_reach_it(store):
+def test_a_late_cancel_by_the_new_key_does_not_reach_an_edited_entry(store):
     store.schedule("a", FAR_MS)
     late = requests.cancel(store, b"knew")
     later(store)

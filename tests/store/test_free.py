@@ -40,7 +40,7 @@ def free(store, seen=""):
     return outcome, who
 
 
-def test_it_is_free_at_once(store, hold):
+def test_a_freed_key_is_free_at_once(store, hold):
     assert free(store) == (Outcome.DONE, "a")
     assert store.entries.holder("k") is None
     assert is_free(store)
@@ -48,7 +48,7 @@ def test_it_is_free_at_once(store, hold):
 
 
 @pytest.mark.usefixtures("hold")
-def test_the_one_behind_comes_forward_and_is_delivered(store, shard_steps):
+def test_the_one_behind_a_freed_key_comes_forward_and_is_delivered(store, shard_steps):
     schedule(store, "b", NOW_MS - 9, conflict="replace")
     assert shard_steps.hand_over().handed_over == 0
 
@@ -193,7 +193,7 @@ def test_held_keys_are_listed_once_each_those_first_that_are_free_first(store, s
     assert max(map(len, found)) <= min(count, 2)
 
 
-def test_they_are_picked_by_their_beginning(store, shard_steps):
+def test_held_keys_are_picked_by_their_beginning(store, shard_steps):
     hold_all(store, shard_steps, "cart:1", "cart", "other", "cart:2", "\u00e9t\u00e9")
     assert [*itertools.chain(*parts(store, "cart:", count=1))] == ["cart:1", "cart:2"]
     assert [*itertools.chain(*parts(store, "\u00e9"))] == ["\u00e9t\u00e9"]

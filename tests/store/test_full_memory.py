@@ -4,12 +4,12 @@ import pytest
 
 from celery_delayq.core import clock
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Entries, NewEntry, Outcome, State
+from celery_delayq.core.store import Entries, NewEntry, Outcome
 from celery_delayq.core.store.changes import Move, Removal, Rewrite
 from celery_delayq.core.store.record import NewRecord
 from celery_delayq.errors import AlreadyScheduled, StoreFull
 from tests.store import requests
-from tests.store.support import FAR_MS, NOW_MS, edited, new_record
+from tests.store.support import FAR_MS, NOW_MS, new_record
 
 pytestmark = pytest.mark.core
 
@@ -22,18 +22,6 @@ def store(start_redis, store_on):
 def fill(store):
     """From here on Redis has no memory left; so the clock, which is a key, stands still."""
     store.raw.config_set("maxmemory", 1)
-
-
-@pytest.mark.parametrize("supersede", [False, True])
-@pytest.mark.parametrize("share", [False, True])
-def test_scheduling_is_refused_and_nothing_is_written(store, share, supersede):
-    store.at("leased", "held")
-    before = store.snapshot()
-    fill(store)
-    with pytest.raises(StoreFull, match=r"^schedule failed: .*maxmemory"):
-        store.schedule("held" if supersede else "new", share=share, supersede=supersede)
-    store.raw.config_set("maxmemory", 0)
-    assert store.snapshot() == before
 
 
 def test_a_repetition_of_what_was_scheduled_before_is_answered(store):
@@ -76,30 +64,6 @@ def test_a_scanner_then_wakes_no_earlier_than_something_is_due(store):
     assert (seen.handed_over, seen.due) == (0, NOW_MS + 60_000)
 
 
-@pytest.mark.parametrize("verdict", ["ack", "unsent", "unknown", "refused", "dead"])
-def test_a_due_relayed_entry_is_claimed_and_settled(store, verdict):
-    store.schedule_relayed("a", share=True)
-    fill(store)
-    shard_steps = store.steps()
-    claimed, *_ = shard_steps.claim(5)
-    assert [entry.task_id for entry in claimed] == ["a"]
-    if verdict == "ack":
-        assert shard_steps.ack(claimed) == 1
-    else:
-        assert shard_steps.nack(verdict, claimed, wait=1, reason="NO_ROUTE") == 1
-    store.check()
-
-
-@pytest.mark.parametrize("place", ["relay", "refused", "dead"])
-def test_an_entry_can_be_rescheduled_and_cancelled(store, place):
-    store.at(place)
-    fill(store)
-    assert store.reschedule("a", When("at", NOW_MS + 1)) == (Outcome.DONE, NOW_MS + 1)
-    assert store.entries.state("a") is State.SCHEDULED
-    assert store.entries.change("a", Removal())[0] is Outcome.DONE
-    store.check()
-
-
 def test_where_the_id_is_taken_that_is_what_is_said(store):
     store.schedule("a", FAR_MS)
     fill(store)
@@ -139,18 +103,6 @@ def test_an_edit_is_told_why_not_and_one_that_is_refused_changes_nothing(store):
         is Outcome.NOT_FOUND
     )
     assert b'"old"' in store.entries.find("a").message
-
-
-@pytest.mark.parametrize(("step", "releases"), [("edit", False), ("release", True)])
-def test_an_error_of_a_rewrite_made_anew_names_what_the_user_did(store, step, releases):
-    """A result backend makes an error anew from its ``args``."""
-    store.schedule("a", FAR_MS)
-    entry = store.entries.find("a")
-    fill(store)
-    with pytest.raises(StoreFull) as caught:
-        store.entries.change("a", Rewrite(entry.record, edited(entry, "new"), releases))
-    for error in (caught.value, StoreFull(*caught.value.args)):
-        assert (error.step, str(error).partition(":")[0]) == (step, f"{step} failed")
 
 
 def test_generations_are_turned_there_as_well(store):

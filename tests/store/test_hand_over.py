@@ -64,13 +64,6 @@ def test_the_message_arrives_with_the_due_time_filled_in(store, share):
         assert message["properties"]["delivery_tag"] == f"a{NOW_MS * 1000}"
 
 
-def test_after_a_reschedule_the_message_has_the_new_due_time(store):
-    store.schedule("a", FAR_MS)
-    store.reschedule("a", When("at", 7))
-    store.steps().hand_over()
-    assert json.loads(store.raw.rpop("celery"))["headers"]["delayq_due"] == 7
-
-
 def test_order_follows_due_time_and_not_insertion(store):
     for ms in (5, 1, 4, 2, 3):
         store.schedule(f"a{ms}", ms)
@@ -111,13 +104,6 @@ def test_any_name_of_a_list_is_reached(store, queue):
     store.schedule("y", to=queue, share=True)
     store.steps().hand_over()
     assert store.arrived(queue) == ["x", "y"]
-
-
-def test_a_message_already_in_the_list_stays_before_a_new_one(store):
-    store.raw.lpush("celery", json.dumps({"headers": {"id": "earlier"}}))
-    store.schedule("a")
-    store.steps().hand_over()
-    assert store.arrived() == ["earlier", "a"]
 
 
 @pytest.mark.parametrize(("due", "passes"), [(10, [10]), (11, [10, 1])])
@@ -203,18 +189,11 @@ def test_nothing_of_an_entry_is_left_but_its_tombstone(store, share):
 # Bounds. A call moves a bounded number of entries, so its time is bounded on any machine.
 
 
-def test_twenty_thousand_on_one_millisecond_move_in_full_batches_and_in_order(store):
-    ids = store.flood(20_000)
-    assert drain(store.steps(batch_size=200)) == [200] * 100
+def test_two_thousand_on_one_millisecond_move_in_full_batches_and_in_order(store):
+    ids = store.flood(2_000)
+    assert drain(store.steps(batch_size=200)) == [200] * 10
     assert store.arrived() == ids
     store.check()
-
-
-def test_the_trace_of_what_left_is_bounded(store):
-    store.flood(35_000)
-    drain(store.steps(batch_size=1000))
-    kept = [store.raw.hlen(store.keys[name]) for name in ("tombstones", "tombstones_old")]
-    assert kept == [5_000, 10_000]
 
 
 @pytest.mark.parametrize("where", ["message", "template", "record of a dead one"])

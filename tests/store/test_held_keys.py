@@ -40,7 +40,7 @@ pytestmark = pytest.mark.core
 
 @pytest.mark.parametrize("share", [False, True])
 @pytest.mark.parametrize("key", ["k", 'a "key"\\', "\u00e9\u4e2d\x01\x7f", "%1"])
-def test_its_message_names_the_key_the_delivery_and_the_time(store, shard_steps, key, share):
+def test_a_message_names_the_held_key_the_delivery_and_the_time(store, shard_steps, key, share):
     schedule(store, "a", NOW_MS, Extras(key, ("x",), hold="f5"), share=share)
     [before] = store.entries.waiting(Listing(0, FAR_MS))
     number, changed = before.record.seen[:6], before.record.changed_us
@@ -55,13 +55,13 @@ def test_its_message_names_the_key_the_delivery_and_the_time(store, shard_steps,
 
 
 @pytest.mark.parametrize("extras", [Extras("k"), WINDOW, Extras(tags=("x",))])
-def test_other_messages_have_no_such_header(store, shard_steps, extras):
+def test_a_message_without_a_key_until_finished_has_no_hold_header(store, shard_steps, extras):
     assert deliver(store, shard_steps, extras=extras) is None
 
 
 @pytest.mark.usefixtures("hold")
 @pytest.mark.parametrize("ms", [-1, 0])
-def test_it_is_held_once_delivered_until_the_end_in_time(store, ms):
+def test_a_key_is_held_once_delivered_until_the_end_in_time(store, ms):
     store.set_ms(END_MS + ms)
     assert is_free(store) is (ms == 0)
     store.check()
@@ -70,7 +70,7 @@ def test_it_is_held_once_delivered_until_the_end_in_time(store, ms):
 # A worker's word.
 
 
-def test_a_word_of_the_end_frees_it(store, hold):
+def test_a_word_of_the_end_frees_the_key(store, hold):
     assert say(store, hold) is None
     assert not store.raw.exists(store.keys["holders"], store.keys["held"])
     assert is_free(store)
@@ -147,7 +147,7 @@ def test_a_lease_of_a_forgotten_delivery_ends_nothing_earlier(store, hold):
     assert say(store, hold, 10 * SECOND, lease=1) == END_MS
 
 
-def test_ended_ones_are_forgotten_a_batch_at_a_time(store):
+def test_ended_holders_are_forgotten_a_batch_at_a_time(store):
     shard_steps = store.steps(batch_size=2)
     for number in range(5):
         schedule(store, f"a{number}", NOW_MS, Extras(f"k{number}", hold="f1000"))
@@ -201,7 +201,7 @@ def test_the_id_of_a_task_being_published_is_in_flight(store):
 
 @pytest.mark.usefixtures("hold")
 @pytest.mark.parametrize("again", [False, True], ids=["", "its id is scheduled anew"])
-def test_each_step_knows_by_the_key_that_it_was_handed_over(store, again):
+def test_each_step_knows_by_the_key_that_its_task_was_handed_over(store, again):
     if again:
         schedule(store, "a", extras=Extras("other"))
     assert store.entries.find(KEY) is None
@@ -268,7 +268,7 @@ def test_the_cancel_of_a_task_that_goes_on_frees_its_key(store, hold):
 
 
 @pytest.mark.parametrize("extras", [FINISHED, WINDOW])
-def test_cancel_frees_it(store, extras):
+def test_a_cancel_frees_a_key_that_holds_on(store, extras):
     schedule(store, "a", extras=extras)
     store.entries.change("a", Removal())
     assert not store.raw.exists(store.keys["holders"], store.keys["held"])
@@ -285,7 +285,7 @@ def test_a_skipped_task_has_ended_but_its_window_goes_on(store, shard_steps, ext
 
 
 @pytest.mark.parametrize("extras", [FINISHED, WINDOW, Extras("l"), Extras()])
-def test_its_successor_waits_until_the_run_ends_whatever_the_scanner_learns(
+def test_a_successor_waits_until_the_run_ends_whatever_the_scanner_learns(
     store, shard_steps, claimed, extras
 ):
     [entry] = claimed

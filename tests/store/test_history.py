@@ -1,22 +1,19 @@
 """The history: the last events, up to its limit, the newest first."""
 
 import itertools
-import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from celery_delayq.core.clock import When
 from celery_delayq.core.hooks import part_of
-from celery_delayq.core.store import Entries, NewEntry, Outcome, What
+from celery_delayq.core.store import NewEntry, What
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.membership import Registration
 from celery_delayq.core.store.record import Extras, header_for, label_of
 from tests.operations.restricted import RestrictedStore, documented
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
-from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.core
 
@@ -40,7 +37,7 @@ def keyed(store, task_id, key, due_ms=FAR_MS, conflict="replace"):
     store.entries.schedule([NewEntry(task_id, When("at", due_ms), record, conflict)])
 
 
-def test_it_has_what_happened_the_newest_first(store):
+def test_the_history_has_what_happened_the_newest_first(store):
     with_history(store, 100)
     store.schedule("cancelled", FAR_MS)
     store.schedule("list")
@@ -134,36 +131,6 @@ def test_a_batch_is_one_push_and_one_trim_of_no_more_than_the_history_has(store)
     assert store.raw.llen(store.keys["history"]) == 3
 
 
-def test_it_is_never_longer_while_several_processes_write(store):
-    with_history(store)
-    over, lengths = threading.Event(), set()
-
-    def watch():
-        with store.raw.client() as raw:
-            while not over.is_set():
-                lengths.add(raw.llen(store.keys["history"]))
-
-    def write(writer):
-        scripts = store.new_scripts()
-        entries = Entries([scripts], store.membership)
-        for turn in range(40):
-            task_id = f"{writer}.{turn}"
-            record = new_record(task_id, LIST)
-            entries.schedule([NewEntry(task_id, When("at", FAR_MS), record)])
-            assert entries.change(task_id, Removal())[0] is Outcome.DONE
-        scripts.connection.close()
-
-    with ThreadPoolExecutor(9) as pool:
-        watching, *writing = pool.submit(watch), *(pool.submit(write, one) for one in range(8))
-        try:
-            for one in writing:
-                one.result(PATIENCE)
-        finally:
-            over.set()
-    watching.result(PATIENCE)
-    assert max(lengths) <= 5 == store.raw.llen(store.keys["history"])
-
-
 def test_a_bulk_that_goes_on_has_its_line_first_and_pushes_no_other_bulk_out(store):
     with_history(store, 3)
     for number, bulk in enumerate(["x", "y", "z", "x", "z", "x"]):
@@ -177,7 +144,7 @@ def test_a_bulk_that_goes_on_has_its_line_first_and_pushes_no_other_bulk_out(sto
 
 
 @pytest.mark.parametrize("length", [1, 2, 7])
-def test_it_is_as_long_as_it_may_be_and_no_longer(store, length):
+def test_the_history_is_as_long_as_it_may_be_and_no_longer(store, length):
     with_history(store, length)
     for number in range(10):
         store.schedule(f"a{number}", FAR_MS)
@@ -186,7 +153,7 @@ def test_it_is_as_long_as_it_may_be_and_no_longer(store, length):
     assert told(store, 1) == [("scheduled", "a9")]
 
 
-def test_the_last_one_who_joins_decides_how_long_it_is(store):
+def test_the_last_process_that_joins_decides_how_long_the_history_is(store):
     with_history(store, 9)
     for number in range(9):
         store.schedule(f"a{number}", FAR_MS)
@@ -238,14 +205,14 @@ def of_history(store):
     return Counter(name for name in found if not name.startswith("EVAL"))
 
 
-def test_where_there_is_none_no_step_takes_a_command_for_it(store):
+def test_where_there_is_no_history_no_step_takes_a_command_for_it(store):
     store.entries.join()
     # Its setting is one more field of a read that is made anyway; a joining scanner reads its type.
     assert of_history(store).keys() == {"HMGET", "LRANGE"}
     assert not store.raw.exists(store.keys["history"])
 
 
-def test_where_there_is_one_each_step_takes_two(store):
+def test_where_there_is_a_history_each_step_takes_two_commands(store):
     with_history(store)
     found = of_history(store)
     # Four calls of schedule, a cancel, a hand-over and an ack.
@@ -269,7 +236,7 @@ def test_an_event_that_equals_the_one_before_is_left_out(store):
     assert [what for what, _ in told(store)] == ["scheduled", "cancelled", "scheduled", "scheduled"]
 
 
-def test_nor_is_it_twice_in_a_row_within_a_batch(store):
+def test_an_event_is_not_twice_in_a_row_within_a_batch(store):
     with_history(store, 9, repeats=False)
     new = [
         NewEntry(task_id, When("at", NOW_MS), new_record(task_id, LIST).with_extras(Extras(key)))
@@ -297,7 +264,7 @@ def test_of_another_task_the_same_key_is_another_event(store):
 # Nothing fails because of it.
 
 
-def test_where_something_foreign_is_in_its_place_the_step_is_done(store):
+def test_where_something_foreign_is_in_the_history_s_place_a_step_is_done(store):
     shard_steps = with_history(store).steps()
     shard_steps.hand_over()
     store.schedule("a")
@@ -308,7 +275,7 @@ def test_where_something_foreign_is_in_its_place_the_step_is_done(store):
 
 
 @pytest.mark.parametrize(("missing", "length"), [("ltrim", 0), ("lpush", 0), ("lrange", 2)])
-def test_without_a_right_it_gets_no_longer_than_it_may(redis_server, missing, length):
+def test_without_a_right_the_history_gets_no_longer_than_it_may(redis_server, missing, length):
     redis_server.client().flushall()
     store = with_history(RestrictedStore(redis_server, documented()), 2, repeats=False)
     store.allow(f"-{missing}")

@@ -59,7 +59,7 @@ def test_a_scanner_lays_a_due_one_aside_and_goes_on(store, relayed):
 
 
 @pytest.mark.parametrize("place", HELD_BACK)
-def test_it_is_cancelled_in_any_place_and_leaves_nothing(store, place):
+def test_a_record_of_a_later_release_is_cancelled_in_any_place_and_leaves_nothing(store, place):
     store.at(place, extras=EXTRAS)
     make_later(store)
 
@@ -76,7 +76,7 @@ def test_it_is_cancelled_in_any_place_and_leaves_nothing(store, place):
 
 
 @pytest.mark.parametrize("place", HELD_BACK)
-def test_it_is_moved_from_any_place_and_keeps_all_else(store, place):
+def test_a_record_of_a_later_release_is_moved_from_any_place_and_keeps_all_else(store, place):
     store.at(place, extras=EXTRAS)
     make_later(store)
     before = store.record("a")
@@ -89,7 +89,7 @@ def test_it_is_moved_from_any_place_and_keeps_all_else(store, place):
     assert rest_of(store.record("a")) == rest_of(before)
 
 
-def test_only_the_flag_to_run_at_once_changes_with_a_move(store):
+def test_only_the_flag_to_run_at_once_changes_with_a_move_of_a_later_record(store):
     store.at("due", extras=EXTRAS)
     make_later(store)
     known = store.record("a")[header_end(store.record("a")) + FLAGS]
@@ -105,7 +105,7 @@ def test_only_the_flag_to_run_at_once_changes_with_a_move(store):
     assert flags() == 0
 
 
-def test_no_expiry_is_read_from_what_this_release_does_not_know(store):
+def test_no_expiry_is_read_from_a_record_that_this_release_does_not_know(store):
     expires = '"2096-10-03T00:00:00+00:00"'
     record = new_record("a", header_for("L", "celery"), share=True, expires=expires)
     store.put("a", record, FAR_MS)
@@ -140,7 +140,7 @@ def test_a_pause_is_no_concern_of_one_laid_aside(store):
     assert not store.entries.pauses()
 
 
-def test_a_selection_finds_it_and_a_listing_leaves_it_out(store):
+def test_a_selection_finds_a_record_of_a_later_release_and_a_listing_leaves_it_out(store):
     store.schedule("a", FAR_MS, extras=EXTRAS, share=True)
     make_later(store)
 
@@ -150,7 +150,7 @@ def test_a_selection_finds_it_and_a_listing_leaves_it_out(store):
     assert [len(page) for page in store.pages(Filter(tags=("tag",)))] == [1]
 
 
-def test_its_key_and_its_id_are_taken(store):
+def test_key_and_id_of_a_record_of_a_later_release_are_taken(store):
     store.schedule("a", FAR_MS, extras=EXTRAS, share=True)
     make_later(store)
 

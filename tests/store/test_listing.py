@@ -343,14 +343,6 @@ def test_a_lane_whose_name_nobody_gave_ends_the_listing_all_the_same(store):
     assert ids(store.entries.waiting(Listing(0, END))) == ["a"]
 
 
-def test_bounds_take_the_lower_and_leave_the_upper(store):
-    for step in range(5):
-        store.schedule(f"a{step}", FAR_MS + step)
-    assert ids(store.entries.waiting(Listing(FAR_MS + 1, FAR_MS + 3))) == ["a1", "a2"]
-    assert ids(store.entries.waiting(Listing(FAR_MS + 5, FAR_MS + 9))) == []
-    assert ids(store.entries.waiting(Listing(FAR_MS + 3, FAR_MS + 1))) == []
-
-
 @pytest.mark.parametrize("equal", [True, False], ids=["equal times", "different times"])
 def test_entries_that_come_and_go_make_a_listing_neither_skip_nor_repeat_another(
     store, small_pages, equal

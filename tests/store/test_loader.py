@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from celery_delayq.core.store import scripts
-from celery_delayq.core.store.keys import KEYS
 from celery_delayq.core.store.scripts import Scripts, arguments_of, load, reader_of
 from celery_delayq.errors import StoreError, StoreUnavailable
 
@@ -47,13 +46,19 @@ def test_the_last_argument_may_take_many():
 
 
 @pytest.mark.parametrize(
-    "given",
-    [{}, {"target": "ia", "due": 1}, {"TARGET": "ia"}],
-    ids=["missing", "extra", "misspelt"],
+    ("script", "given"),
+    [
+        ("find", {}),
+        ("find", {"target": "ia", "due": 1}),
+        ("find", {"TARGET": "ia"}),
+        ("ack", {"token": "t"}),
+    ],
+    ids=["missing", "extra", "misspelt", "missing rows"],
 )
-def test_arguments_that_the_header_does_not_name_are_a_type_error(store, given):
-    with pytest.raises(TypeError, match=r"^find takes \['target'\], got \["):
-        store.scripts.call("find", **given)
+def test_arguments_that_the_header_does_not_name_are_a_type_error(store, script, given):
+    takes = {"find": r"\['target'\]", "ack": r"\['members', 'token'\]"}[script]
+    with pytest.raises(TypeError, match=rf"^{script} takes {takes}, got \["):
+        store.scripts.call(script, **given)
 
 
 def test_the_header_makes_the_scripts_locals_of_its_arguments():
@@ -92,15 +97,6 @@ def test_a_reply_that_is_not_what_the_header_says_is_an_error(given):
         reader_of("reply    now, kept of id size\n")(given)
 
 
-def test_missing_members_are_a_type_error(store):
-    with pytest.raises(TypeError, match=r"^ack takes \['members', 'token'\], got"):
-        store.scripts.call("ack", token="t")
-
-
-def test_every_key_is_known():
-    assert {key for script in load().values() for key in script.keys} <= KEYS.keys()
-
-
 def test_a_script_is_sent_once_and_then_called_by_its_digest(store):
     store.entries.counts()
     sent = store.raw.info("commandstats")["cmdstat_eval"]["calls"]
@@ -120,14 +116,6 @@ def test_after_script_flush_every_script_is_loaded_again(each_redis, store_on):
     assert counted(store) == (0, 0, 0, 1)
 
 
-def test_a_flush_between_two_steps_runs_the_step_once(store):
-    shard_steps = store.steps()
-    store.schedule("a")
-    store.raw.script_flush()
-    assert shard_steps.hand_over().handed_over == 1
-    assert store.arrived() == ["a"]
-
-
 def test_after_a_restart_the_next_step_loads_its_script(start_redis, store_on):
     server = start_redis()
     store = store_on(server, clocked=False)
@@ -143,11 +131,3 @@ def test_a_script_that_cannot_be_loaded_is_an_error_of_the_store(start_redis, st
     with pytest.raises(StoreError, match=r"^read failed: ") as caught:
         store.entries.counts()
     assert not isinstance(caught.value, StoreUnavailable)
-
-
-def test_no_server_at_all_is_store_unavailable(start_redis, store_on):
-    server = start_redis()
-    store = store_on(server, clocked=False)
-    server.kill()
-    with pytest.raises(StoreUnavailable, match=r"^read failed: "):
-        store.entries.counts()

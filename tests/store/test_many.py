@@ -217,7 +217,7 @@ ONLY_EARLIER, ONLY_LATER = {"only": "earlier"}, {"only": "later"}
         (When("at", 5), {"only": "later", "if_due_ms": FAR_MS}, Outcome.UNCHANGED),
     ],
 )
-def test_a_move_under_a_condition(store, when, conditions, outcome):
+def test_a_move_under_a_condition_is_done_or_leaves_all_unchanged(store, when, conditions, outcome):
     store.schedule("a", FAR_MS)
     before = store.snapshot()
     answer, due_ms = store.reschedule("a", when, **conditions)

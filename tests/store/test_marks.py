@@ -65,17 +65,12 @@ def later(store, us=1):
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_it_is_marked_with_its_entry(store, take, marks, again):
+def test_a_message_is_marked_with_its_entry(store, take, marks, again):
     take("a", again=again)
     assert store.places("a") == ["due"]
     assert marked(store) == [1, 0]
     assert is_taken(marks, "a")
     assert not is_taken(marks, "another")
-
-
-def test_an_entry_that_no_broker_delivered_leaves_no_mark(store):
-    store.schedule("a")
-    assert marked(store) == [0, 0]
 
 
 SINCE = {
@@ -185,7 +180,7 @@ def test_a_request_stores_nothing_once_another_worker_let_the_message_through(
     assert not is_taken(marks, "a")
 
 
-def test_each_that_lets_it_through_ends_what_was_asked_before(store, marks):
+def test_each_worker_that_lets_a_message_through_ends_what_was_asked_before(store, marks):
     assert not is_taken(marks, "a")
     later(store)
     late = asked_of(store, marks)
@@ -223,14 +218,6 @@ def test_a_message_that_was_let_through_and_delivered_again_may_become_an_entry(
     later(store)
     assert asked_of(store, marks, adopts=True).answer() == b"%d" % FAR_MS
     assert is_taken(marks, "a")
-
-
-def test_a_message_that_became_an_entry_is_not_let_through(store, take, marks):
-    take("a", again=True)
-    store.entries.change("a", Removal())
-    before = store.snapshot()
-    assert is_taken(marks, "a")
-    assert store.snapshot() == before
 
 
 def test_a_message_given_to_another_worker_meanwhile_becomes_no_second_entry(store, take):

@@ -9,7 +9,6 @@ from kombu.exceptions import OperationalError
 from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store import Entries
-from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.keys import Keys
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreError, StoreUnavailable
@@ -48,22 +47,6 @@ def test_after_a_kill_the_next_call_finds_the_server_again(server, own):
         own.entries.find("a")
     server.start()
     assert own.entries.find("a").due_ms == FAR_MS
-
-
-def test_with_an_append_only_file_a_kill_loses_and_doubles_nothing(server, own):
-    for step in range(40):
-        own.schedule(f"a{step}", 1 if step < 20 else FAR_MS, share=step % 2 == 0)
-        own.schedule_relayed(f"r{step}", 1)
-    shard_steps = own.steps(batch_size=15)
-    assert shard_steps.hand_over().handed_over == 15
-    own.take("left", *(f"r{step}" for step in range(10)))
-    own.take("leased", *(f"r{step}" for step in range(10, 40)))
-    own.entries.change("a39", Removal())
-    before = own.contents()
-    server.kill()
-    server.start()
-    assert own.contents() == before
-    own.check()
 
 
 def answers(store):

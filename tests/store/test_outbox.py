@@ -109,12 +109,6 @@ def test_to_settle_an_earlier_cancel_leaves_what_a_later_one_owes(store, shard_s
     assert shard_steps.owed() == [later]
 
 
-def test_a_cancel_that_owes_nothing_notes_nothing(store):
-    store.schedule("a", FAR_MS)
-    store.entries.change("a", Removal())
-    assert is_empty(store)
-
-
 def test_a_place_whose_message_is_gone_is_dropped(store, shard_steps):
     store.raw.zadd(store.keys["outbox"], {"a": 0})
     assert owed(shard_steps) == []

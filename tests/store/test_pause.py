@@ -95,13 +95,6 @@ def test_a_relayed_entry_is_parked_at_the_claim(store):
     store.check()
 
 
-def test_a_leased_entry_is_acknowledged_all_the_same(store, shard_steps):
-    put(store, "a", relayed=True)
-    claims = store.take("leased", "a")
-    store.entries.pause(ALL, "")
-    assert shard_steps.ack(claims) == 1
-
-
 def test_an_entry_that_is_to_run_now_passes_a_pause(store, shard_steps):
     store.entries.pause(ALL, "")
     for task_id, relayed in (("a", False), ("b", True)):
@@ -113,7 +106,7 @@ def test_an_entry_that_is_to_run_now_passes_a_pause(store, shard_steps):
     assert len(shard_steps.claim(1).entries) == 1
 
 
-def test_resumed_it_comes_back_in_the_order_of_due_times(store, shard_steps):
+def test_resumed_entries_come_back_in_the_order_of_due_times(store, shard_steps):
     store.entries.pause(MAIL, "mail")
     for step in (3, 1, 2):
         put(store, f"a{step}", NOW_MS + step)
@@ -127,7 +120,7 @@ def test_resumed_it_comes_back_in_the_order_of_due_times(store, shard_steps):
     store.check()
 
 
-def test_it_comes_back_with_the_record_and_score_that_it_had(store):
+def test_a_resumed_entry_comes_back_with_the_record_and_score_that_it_had(store):
     put(store, "a", NOW_MS - 7, relayed=True)
     before = store.snapshot()
     shard_steps = park(store, lane=ALL, relayed=True)
@@ -144,7 +137,7 @@ def test_it_comes_back_with_the_record_and_score_that_it_had(store):
     assert store.entries.pauses() == []
 
 
-def test_while_it_comes_back_an_entry_that_falls_due_goes_at_once(store):
+def test_while_a_lane_comes_back_an_entry_that_falls_due_goes_at_once(store):
     shard_steps = park(store, "old")
     store.entries.resume(MAIL, 0.01)
     shard_steps.hand_over()
@@ -152,7 +145,7 @@ def test_while_it_comes_back_an_entry_that_falls_due_goes_at_once(store):
     assert shard_steps.hand_over().handed_over == 1
 
 
-def test_at_a_rate_it_comes_back_in_steps_and_the_next_one_is_a_head(store, shard_steps):
+def test_at_a_rate_a_lane_comes_back_in_steps_and_the_next_one_is_a_head(store, shard_steps):
     store.entries.pause(MAIL, "mail")
     for step in range(50):
         put(store, f"a{step:02}", NOW_MS - 50 + step)
@@ -170,7 +163,7 @@ def test_at_a_rate_it_comes_back_in_steps_and_the_next_one_is_a_head(store, shar
     assert store.arrived("mail") == numbered(50)
 
 
-def test_at_a_rate_of_less_than_ten_it_comes_back_one_by_one(store):
+def test_at_a_rate_of_less_than_ten_entries_come_back_one_by_one(store):
     shard_steps = park(store, *numbered(3))
     store.entries.resume(MAIL, 0.5)
     for after_ms, went in ((0, 1), (1999, 0), (2000, 1)):
@@ -205,7 +198,7 @@ def test_after_a_time_without_scanners_a_second_s_worth_comes_at_most(store):
     assert [shard_steps.hand_over().handed_over for _ in range(2)] == [100, 0]
 
 
-def test_paused_again_while_it_comes_back_the_rest_stays(store):
+def test_of_a_lane_that_is_paused_again_while_it_comes_back_the_rest_stays(store):
     shard_steps = park(store, *numbered(30))
     store.entries.resume(MAIL, 100)
     assert shard_steps.hand_over().handed_over == 10

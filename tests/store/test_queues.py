@@ -33,11 +33,7 @@ def calls_of(store, name):
     return seen
 
 
-def test_an_empty_store_has_no_queues_and_that_is_all(store):
-    assert told(store) == ({}, True)
-
-
-def test_each_queue_s_are_counted_and_the_overdue_ones_among_them(store):
+def test_the_entries_of_each_queue_are_counted_and_the_overdue_ones_among_them(store):
     store.schedule("a", NOW_MS, queue="mail")
     store.schedule("b", NOW_MS + 1, queue="mail")
     store.schedule("c", NOW_MS - 5)
@@ -118,7 +114,7 @@ def test_entries_that_come_back_from_a_pause_count_towards_the_limit(store):
     assert told(store, 7) == ({CELERY: (7, 3)}, True)
 
 
-def test_where_records_are_large_it_ends_as_well(store, limits):
+def test_a_count_of_queues_ends_where_records_are_large(store, limits):
     limits(queues_step_bytes=5000, queues_steps=3)
     for step in range(20):
         store.schedule(f"a{step}", FAR_MS, payload="x" * 2000)
@@ -180,7 +176,7 @@ def test_the_tally_of_a_queue_shows_where_one_of_its_entries_goes(store):
     assert places == {MAIL: ("L", "the list"), CELERY: ("R", '{"exchan')}
 
 
-def test_members_of_somebody_else_s_keep_it_from_nothing(store, limits):
+def test_members_of_somebody_else_s_keep_a_count_of_queues_from_nothing(store, limits):
     small_steps(limits)
     for step in range(10):
         store.schedule(f"a{step}", FAR_MS)
@@ -211,7 +207,7 @@ def test_nothing_is_overdue_one_millisecond_early(store):
     assert (by_state(store), oldest(store)) == ((3, 2, 0, 0), NOW_MS + 1)
 
 
-def test_the_oldest_is_looked_for_wherever_it_waits(store):
+def test_the_oldest_overdue_entry_is_looked_for_wherever_it_waits(store):
     store.schedule("a", NOW_MS - 10)
     assert oldest(store) == NOW_MS - 10
     store.schedule_relayed("b", NOW_MS - 20)
@@ -237,16 +233,6 @@ def test_a_due_and_paused_entry_counts_the_same_before_a_scanner_has_met_it(stor
     assert store.entries.counts().next_due_ms == FAR_MS
     store.steps().hand_over()
     assert by_state(store) == (1, 0, 0, 2)
-
-
-def test_a_refused_entry_that_is_paused_since_is_no_longer_overdue(store):
-    store.at("refused", due_ms=NOW_MS - 10)
-    assert by_state(store) == (1, 1, 1, 0)
-    store.entries.pause(lane_for(queue="celery"), "celery")
-    assert by_state(store) == (0, 0, 0, 1)
-    assert (told(store)[0], oldest(store)) == ({}, None)
-    store.entries.resume(lane_for(queue="celery"))
-    assert by_state(store) == (1, 1, 1, 0)
 
 
 @pytest.mark.parametrize("bound", ["overdue_seen", "overdue_bytes"])
@@ -288,9 +274,3 @@ def test_an_unreadable_entry_is_overdue_as_well(store):
     assert oldest(store) == NOW_MS - 10
     store.entries.pause(lane_for(), "")
     assert oldest(store) == NOW_MS - 10
-
-
-def test_a_key_or_a_tag_changes_nothing(store):
-    store.schedule("a", NOW_MS - 1, extras=Extras("key", ("tag",), 5))
-    assert told(store) == ({CELERY: (1, 1)}, True)
-    assert oldest(store) == NOW_MS - 1

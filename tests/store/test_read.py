@@ -54,12 +54,6 @@ def test_a_due_time_of_zero_is_listed_and_counted(store):
     assert (counts.next_due_ms, counts.oldest_overdue_ms) == (0, 0)
 
 
-def test_an_empty_store_counts_nothing(store):
-    counts = store.entries.counts()
-    assert (counts.scheduled, counts.in_flight, counts.dead, counts.scanners) == (0, 0, 0, 0)
-    assert (counts.next_due_ms, counts.now_ms) == (None, NOW_MS)
-
-
 def test_counts_by_state_are_exact(store):
     for step in range(3):
         store.schedule(f"list{step}", FAR_MS + step)
@@ -71,31 +65,3 @@ def test_counts_by_state_are_exact(store):
     counts = store.entries.counts()
     assert (counts.scheduled, counts.in_flight, counts.dead) == (4, 2, 1)
     assert counts.next_due_ms == NOW_MS + 3
-
-
-def test_a_scanner_counts_as_alive_for_as_long_as_it_said(store):
-    first, second = store.steps(alive=15), store.steps(alive=15)
-    first.hand_over()
-    store.set_ms(NOW_MS + 1000)
-    second.hand_over()
-    alive = []
-    for ms in (1000, 15_000, 15_001, 16_000, 16_001):
-        store.set_ms(NOW_MS + ms)
-        alive.append(store.entries.counts().scanners)
-    assert alive == [2, 2, 1, 1, 0]
-
-
-def test_a_scanner_that_is_busy_stays_alive(store):
-    shard_steps = store.steps(alive=15)
-    for _ in range(3):
-        shard_steps.hand_over()
-    store.set_ms(NOW_MS + 14_000)
-    assert store.entries.counts().scanners == 1
-
-
-def test_a_scanner_silent_for_an_hour_is_forgotten(store):
-    store.steps(alive=15).hand_over()
-    store.set_ms(NOW_MS + 3_700_000)
-    living = store.steps(alive=15)
-    living.hand_over()
-    assert store.raw.zrange(store.keys["scanners"], 0, -1) == [living.name.encode()]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from celery_delayq.contrib.care.check import check_store
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import Listing, Outcome, State
-from celery_delayq.core.store.changes import Removal
-from celery_delayq.core.store.record import Extras, Record, Template, facts_in
+from celery_delayq.core.store.changes import Removal, Rewrite
+from celery_delayq.core.store.record import Extras, NewRecord, Record, Template, facts_in
 from celery_delayq.errors import UnreadableRecord
 from tests.store import support
 from tests.store.support import FAR_MS, LABELS, NOW_MS
@@ -93,8 +93,9 @@ def test_an_unreadable_record_becomes_dead_whole_and_the_others_go_on(store, put
 
 
 @each_unreadable
-def test_an_unreadable_record_can_be_neither_cancelled_moved_nor_read(store, data):
-    store.schedule("bad", FAR_MS)
+def test_an_unreadable_record_can_be_neither_cancelled_moved_edited_nor_read(store, data):
+    for task_id in ("a", "bad", "b"):
+        store.schedule(task_id, FAR_MS)
     damage(store, "bad", data)
     before, refusals = store.snapshot(), set()
     for step in (
@@ -102,11 +103,15 @@ def test_an_unreadable_record_can_be_neither_cancelled_moved_nor_read(store, dat
         lambda: store.entries.state("bad"),
         lambda: store.reschedule("bad", When("at", NOW_MS)),
         lambda: store.entries.change("bad", Removal()),
+        lambda: store.entries.change("bad", Rewrite(None, NewRecord(b"", b"", b""))),
     ):
         with pytest.raises(UnreadableRecord, match=REFUSAL) as caught:
             step()
         refusals.add(caught.value.why)
     assert len(refusals) == 1
+    # A listing leaves it out, and alone.
+    assert [entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS + 1))] == ["a", "b"]
+    assert store.entries.counts().scheduled == 3
     assert store.snapshot() == before
 
 
@@ -118,15 +123,6 @@ def test_an_entry_whose_message_is_broken_can_be_cancelled_though_not_read(store
         store.entries.find("bad")
     assert cancelled(store, "bad") == (Outcome.DONE, b"")
     assert store.places("bad") == []
-
-
-@each_kind
-def test_an_index_entry_without_a_record_becomes_dead_with_its_reason(store, put):
-    for task_id in ("ghost", "a"):
-        getattr(store, put)(task_id)
-    store.raw.hdel(store.keys["records"], "ghost")
-    assert pass_over(store, put) == ([("ghost", "no record")], ["a"])
-    assert store.places("ghost") == ["dead"]
 
 
 def names_of(first: bytes):
@@ -173,15 +169,6 @@ def test_an_entry_dead_for_its_version_is_whole_for_the_version_that_reads_it(st
     assert store.reschedule("a", When("at", NOW_MS))[0] is Outcome.DONE
     assert store.steps().hand_over().handed_over == 1
     assert store.arrived() == ["a"]
-
-
-@each_unreadable
-def test_a_listing_leaves_out_what_cannot_be_read_and_leaves_it_alone(store, data):
-    for task_id in ("a", "bad", "b"):
-        store.schedule(task_id, FAR_MS)
-    damage(store, "bad", data)
-    assert [entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS + 1))] == ["a", "b"]
-    assert (store.record("bad"), store.entries.counts().scheduled) == (data, 3)
 
 
 @pytest.mark.parametrize("member", [b"", b"short", b"\xff" * 5, b"sixsix", b"sixsix\xff\xfe"])
@@ -237,10 +224,12 @@ def test_no_garbage_stops_a_pass_or_raises_another_error(store, data):
 
 
 @each_kind
-def test_an_entry_dead_for_want_of_a_record_can_be_cancelled(store, put):
-    getattr(store, put)("ghost")
+def test_an_entry_without_a_record_becomes_dead_and_can_be_cancelled(store, put):
+    for task_id in ("ghost", "a"):
+        getattr(store, put)(task_id)
     store.raw.hdel(store.keys["records"], "ghost")
-    assert pass_over(store, put) == ([("ghost", "no record")], [])
+    assert pass_over(store, put) == ([("ghost", "no record")], ["a"])
+    assert store.places("ghost") == ["dead"]
     assert in_dead(store) == ["place_without_record"]
 
     assert cancelled(store, "ghost") == (Outcome.DONE, b"")
@@ -274,18 +263,6 @@ def test_a_dead_entry_that_lost_its_record_can_be_removed(store):
 def test_of_what_only_an_error_is_left_there_is_nothing_to_remove(store):
     store.raw.hset(store.keys["errors"], "ghost", "NO_ROUTE")
     assert remove(store, "ghost") is Outcome.NOT_FOUND
-
-
-@each_kind
-def test_a_new_task_under_its_id_takes_its_place(store, put):
-    getattr(store, put)("ghost")
-    store.raw.hdel(store.keys["records"], "ghost")
-    pass_over(store, put)
-
-    getattr(store, put)("ghost", FAR_MS)
-
-    assert store.entries.counts().dead == 0
-    store.check()
 
 
 def test_a_cut_record_that_begins_like_the_one_before_is_dead_and_the_others_leave(store):

@@ -33,14 +33,8 @@ def refuse_again(store):
     assert store.steps().hand_over().handed_over == 0
 
 
-def is_gone_once_cancelled(store):
-    assert store.entries.change("bad", Removal())[0] is Outcome.DONE
-    assert not store.raw.exists(store.keys["claims"], store.keys["errors"])
-    store.check()
-
-
 @pytest.mark.parametrize("share", [False, True])
-def test_others_go_and_it_waits_and_is_known_as_scheduled(spoilt, share):
+def test_beside_a_refused_entry_which_waits_others_go(spoilt, share):
     for task_id, queue in (("a", "celery"), ("bad", "taken"), ("b", "celery")):
         spoilt.schedule(task_id, to=queue, share=share)
     seen = spoilt.steps().hand_over()
@@ -57,7 +51,9 @@ def test_others_go_and_it_waits_and_is_known_as_scheduled(spoilt, share):
     spoilt.check()
 
 
-def test_each_wait_is_twice_as_long_and_after_the_limit_it_is_dead(spoilt, shard_steps):
+def test_each_wait_of_a_refused_entry_is_twice_as_long_and_after_the_limit_it_is_dead(
+    spoilt, shard_steps
+):
     spoilt.schedule("bad", to="taken")
     waits, now = [], NOW_MS
     while not (seen := shard_steps.hand_over()).dead:
@@ -77,7 +73,9 @@ def test_each_wait_is_twice_as_long_and_after_the_limit_it_is_dead(spoilt, shard
 
 
 @pytest.mark.servers
-def test_without_the_right_to_its_list_it_is_never_dead_and_waits_longer_each_time(each_redis):
+def test_an_entry_without_the_right_to_its_list_is_never_dead_and_waits_longer_each_time(
+    each_redis,
+):
     """For at most five minutes."""
     store = Store(each_redis)
     rights = ("ACL", "SETUSER", "default")
@@ -103,7 +101,7 @@ def test_without_the_right_to_its_list_it_is_never_dead_and_waits_longer_each_ti
     store.close()
 
 
-def test_why_how_often_and_when_again_is_known(spoilt, refusing):
+def test_why_how_often_and_when_again_an_entry_is_refused_is_known(spoilt, refusing):
     [(reason, _)] = refusing.refused
     entry = spoilt.entries.find("bad")
     assert (entry.facts.error, entry.facts.attempts, entry.facts.next_try_ms) == (
@@ -117,7 +115,9 @@ def test_why_how_often_and_when_again_is_known(spoilt, refusing):
 
 
 @pytest.mark.usefixtures("refusing")
-def test_it_goes_once_the_list_can_be_pushed_to_and_nothing_of_it_is_left(spoilt, shard_steps):
+def test_a_refused_entry_goes_once_its_list_can_be_pushed_to_and_leaves_nothing(
+    spoilt, shard_steps
+):
     refuse_again(spoilt)
     spoilt.raw.delete("taken")
     spoilt.set_ms(NOW_MS + 6000)
@@ -143,7 +143,7 @@ def test_a_thousand_of_one_list_hold_up_nothing_and_all_wait(spoilt):
 
 
 @pytest.mark.parametrize("age_ms", [0, 5000], ids=["fresh", "overdue"])
-def test_those_behind_it_stay_when_a_batch_is_full(spoilt, age_ms):
+def test_entries_behind_a_refused_one_stay_when_a_batch_is_full(spoilt, age_ms):
     """A batch's entries are removed by rank, which a refused entry no longer has."""
     for number in range(30):
         spoilt.schedule(f"a{number:02}", to=("celery", "taken")[number % 2])
@@ -157,7 +157,7 @@ def test_those_behind_it_stay_when_a_batch_is_full(spoilt, age_ms):
     spoilt.check()
 
 
-def test_up_again_in_a_full_batch_it_can_be_cancelled_and_nothing_of_it_is_left(spoilt):
+def test_a_refused_entry_that_is_due_again_in_a_full_batch_is_cancelled_and_leaves_nothing(spoilt):
     """It is in `due` again, and there is a record of its attempt."""
     spoilt.schedule("bad", to="taken")
     shard_steps = spoilt.steps(batch_size=1)
@@ -166,15 +166,12 @@ def test_up_again_in_a_full_batch_it_can_be_cancelled_and_nothing_of_it_is_left(
     spoilt.set_ms(NOW_MS + 2000)
     shard_steps.hand_over()
     assert spoilt.places("bad") == ["due"]
-    is_gone_once_cancelled(spoilt)
+    assert spoilt.entries.change("bad", Removal())[0] is Outcome.DONE
+    assert not spoilt.raw.exists(spoilt.keys["claims"], spoilt.keys["errors"])
+    spoilt.check()
 
 
-@pytest.mark.usefixtures("refusing")
-def test_it_can_be_cancelled_for_certain(spoilt):
-    is_gone_once_cancelled(spoilt)
-
-
-def test_up_again_it_is_tried_in_its_place_among_the_due(spoilt, shard_steps):
+def test_a_refused_entry_is_tried_again_in_its_place_among_the_due(spoilt, shard_steps):
     spoilt.schedule("bad", NOW_MS - 5, to="taken")
     shard_steps.hand_over()
     spoilt.raw.delete("taken")
@@ -187,7 +184,7 @@ def test_up_again_it_is_tried_in_its_place_among_the_due(spoilt, shard_steps):
 
 @pytest.mark.usefixtures("refusing")
 @pytest.mark.parametrize("dead", [False, True])
-def test_given_another_time_its_refusals_are_forgotten(spoilt, shard_steps, dead):
+def test_the_refusals_of_an_entry_given_another_time_are_forgotten(spoilt, shard_steps, dead):
     while dead and not spoilt.score("dead", "bad"):
         refuse_again(spoilt)
     assert spoilt.reschedule("bad", When("at", FAR_MS)) == (Outcome.DONE, FAR_MS)

@@ -45,7 +45,7 @@ def release(store, *parts, **options):
 
 @both_kinds
 @pytest.mark.parametrize("payload", ["new", LARGE], ids=["small", "grows"])
-def test_it_is_due_now_with_its_new_message_and_its_key_and_tags(store, put, payload):
+def test_a_released_entry_is_due_now_with_its_new_message_and_its_key_and_tags(store, put, payload):
     getattr(store, put)("a", FAR_MS, share=True, extras=EXTRAS)
     before = store.entries.find("a")
     store.set_ms(NOW_MS + 7)
@@ -98,7 +98,7 @@ def test_an_entry_that_lost_its_key_since_it_was_read_stays_without_it(store):
     store.check()
 
 
-def test_the_history_calls_it_no_edit(store):
+def test_the_history_calls_a_release_no_edit(store):
     with_history(store)
     store.schedule("a", FAR_MS)
     release(store, part_of(store, "a"))
@@ -124,7 +124,7 @@ def test_the_scanner_that_is_up_next_is_told(store, listen, scanner, put):
 
 
 @pytest.mark.parametrize("payload", ["new", LARGE])
-def test_where_redis_stops_it_nothing_leaves_early_as_it_was(stoppable, payload):
+def test_where_redis_stops_a_release_nothing_leaves_early_as_it_was(stoppable, payload):
     """Its old message does not make a worker wait."""
     store = stoppable
     case = Case(

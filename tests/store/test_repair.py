@@ -51,17 +51,22 @@ def drain(store):
     return sorted(gone)
 
 
-def test_it_is_said_of_each_kind_what_repair_does_or_that_it_is_only_told():
+def test_each_kind_of_finding_but_an_unreadable_record_has_a_repair():
     assert {one for one, kind in KINDS.items() if not kind.repair} == {"unreadable_record"}
 
 
 @pytest.mark.parametrize("spoilt", SPOIL)
-def test_repair_mends_each_finding_or_says_that_it_is_left(store, spoilt):
+def test_a_check_finds_each_kind_and_changes_nothing_and_repair_mends_it_or_says_that_it_is_left(
+    store, spoilt
+):
     fitting(store)
     store.schedule("tagged", FAR_MS, extras=EXTRAS)
+    assert kinds(store) == set()
     SPOIL[spoilt](store)
     kind = kind_of(spoilt)
     before = store.contents()
+    assert kind in kinds(store)
+    assert store.contents() == before
     became = repair(store)
     if kind in TOLD:
         assert {what for (one, _), what in became.items() if one == kind} == {"left"}
@@ -74,11 +79,12 @@ def test_repair_mends_each_finding_or_says_that_it_is_left(store, spoilt):
 
 
 @pytest.mark.parametrize("kind", ALSO)
-def test_so_is_what_nearly_fits(store, kind):
+def test_a_finding_about_an_entry_that_exists_or_nearly_does_is_mended(store, kind):
     store.schedule("tagged", FAR_MS, extras=EXTRAS)
     store.schedule("plain", FAR_MS)
     before = store.contents()
     ALSO[kind](store)
+    assert kinds(store) == {kind}
     repair(store)
     assert store.contents() == before
     store.check()
@@ -142,7 +148,7 @@ def test_an_entry_that_lost_its_place_early_waits_for_its_due_time_again(store, 
 
 
 @pytest.mark.parametrize("relayed", [False, True])
-def test_it_says_what_will_be_skipped_as_it_is_too_late_by_now(store, relayed):
+def test_repair_says_which_entries_will_be_skipped_as_too_late_by_now(store, relayed):
     """Entries that come back from a pause are excused, but there is no record of them as parked."""
     extras = Extras(grace_ms=1000)
     store.at("parked", relayed=relayed, lane=lane_for(), extras=extras)
@@ -162,7 +168,7 @@ def test_it_says_what_will_be_skipped_as_it_is_too_late_by_now(store, relayed):
     assert [task_id for task_id, _ in seen.skipped] == ["a"]
 
 
-def test_it_can_be_cancelled_and_stays_cancelled(store):
+def test_an_entry_that_lost_its_place_can_be_cancelled_before_a_repair_and_after(store):
     store.schedule("a", FAR_MS, extras=EXTRAS)
     store.raw.delete(key(store, "due"))
     found = list(check_store(store.entries))
@@ -320,7 +326,7 @@ def test_of_two_places_that_stays_where_it_waits(store, put_it, own, other):
     assert drain(store) == [("a", False)]
 
 
-def test_but_a_lease_under_which_it_is_published_stays_and_no_place_where_it_waits(store):
+def test_of_several_places_the_lease_of_an_entry_being_published_stays(store):
     claims = store.at("leased")
     before = store.contents()
     for other in ("relay", "due", "refused", "dead"):
@@ -438,7 +444,7 @@ def test_an_owed_state_whose_note_was_lost_is_owed_again(store):
 
 
 @pytest.mark.parametrize("why", ["its id is a new task's", "it cannot be read"])
-def test_but_it_is_removed_where(store, why):
+def test_an_owed_state_whose_note_was_lost_is_removed_where(store, why):
     store.schedule("a", FAR_MS)
     store.entries.change("a", Removal("caller"))
     store.raw.delete(key(store, "outbox"))
@@ -547,7 +553,7 @@ def test_no_count_is_lowered_while_something_comes_or_is_edited(store):
     assert uses(store) == {name: 1}
 
 
-def test_nor_while_there_is_a_record_of_a_later_version_which_may_share_it(store):
+def test_no_count_is_lowered_beside_a_record_of_a_later_version_which_may_share_the_template(store):
     store.schedule("a", FAR_MS, share=True)
     store.schedule("b", FAR_MS)
     before = store.contents()

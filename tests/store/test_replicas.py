@@ -166,16 +166,6 @@ def test_a_call_is_known_when_its_answer_has_become_an_older_one(redis_server, p
     assert scripts.call("replicate", operations=[receipt.operation]) == 1
 
 
-def test_a_full_redis_can_still_be_asked(start_redis):
-    server = start_redis("--maxmemory-policy", "noeviction")
-    pooled = Connection(endpoint(server))
-    entries = entries_on(pooled)
-    (receipt,) = schedule(entries, "a")
-    server.client().config_set("maxmemory", 1)
-    assert entries.shards[0].scripts.call("replicate", operations=[receipt.operation]) == 1
-    pooled.close()
-
-
 @pytest.mark.parametrize(
     ("wanted", "seconds", "command"),
     [
@@ -185,5 +175,5 @@ def test_a_full_redis_can_still_be_asked(start_redis):
         (Wanted(1, 1), -3, "WAIT 1 1"),
     ],
 )
-def test_the_command(wanted, seconds, command):
+def test_the_command_that_waits_for_replicas_has_number_and_time(wanted, seconds, command):
     assert wanted.packed(seconds) == packed(command.split())

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from celery_delayq.core.clock import MAX_DUE_MS, When, after, by
-from celery_delayq.core.store import Listing, Outcome, State
+from celery_delayq.core.store import Outcome
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.errors import InvalidDueTime
 from tests.store.support import DUE_AT_ONCE, FAR_MS, HALF_PAST_US, NOW_MS, STILL_TO_COME, tally
@@ -115,14 +115,6 @@ def test_a_time_past_the_last_is_refused_and_nothing_is_changed(store, relative)
     assert store.snapshot() == before
 
 
-def test_after_a_lease_ran_out_a_late_ack_does_not_remove_the_new_version(store):
-    claims = store.at("lapsed")
-    assert store.reschedule("a", When("at", FAR_MS)) == (Outcome.UNCERTAIN, FAR_MS)
-    assert store.steps().ack(claims) == 0
-    assert store.score("relay", "a") == FAR_MS
-    store.check()
-
-
 @pytest.mark.parametrize(
     ("places", "outcome", "next_attempt"),
     [
@@ -148,24 +140,6 @@ def test_uncertainty_outlives_a_claim_that_was_given_back(store):
     assert [bool(one.uncertain) for one in store.take("leased", "a")] == [True]
     store.lease_out()
     assert store.entries.change("a", Removal())[0] is Outcome.UNCERTAIN
-
-
-def test_a_dead_entry_can_be_brought_back(store):
-    store.at("dead", due_ms=NOW_MS - 5)
-    assert store.reschedule("a", When("by", 10)) == (Outcome.DONE, NOW_MS + 5)
-    entry = store.entries.find("a")
-    assert (entry.state, entry.facts.error) == (State.SCHEDULED, "")
-    assert store.raw.hget(store.keys["errors"], "a") is None
-    assert store.places("a") == ["relay"]
-    store.check()
-
-
-def test_others_with_the_same_due_time_stay(store):
-    for task_id in "abc":
-        store.schedule(task_id, FAR_MS)
-    store.reschedule("b", When("at", NOW_MS))
-    assert take(store, "schedule") == ["b"]
-    assert [entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS + 1))] == ["a", "c"]
 
 
 # Fields that a change keeps, and fields that it moves on.

@@ -248,7 +248,7 @@ def test_a_sentinel_cannot_be_the_store():
     ],
     ids=["evicts", "will evict", "volatile", "noeviction"],
 )  # fmt: skip
-def test_each_policy(told, config, line):
+def test_each_eviction_policy_has_its_line(told, config, line):
     assert lines(risks.eviction(told(*config))) == [line]
 
 
@@ -296,7 +296,7 @@ def test_no_key_of_a_store_in_use_has_a_time_to_live(store):
     ],
     ids=["nothing", "snapshots", "always", "everysec", "no"],
 )  # fmt: skip
-def test_each_way_to_persist(told, config, line):
+def test_each_way_to_persist_has_its_line(told, config, line):
     assert lines(risks.persistence(told(*config))) == [line]
 
 

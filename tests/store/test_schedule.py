@@ -39,32 +39,6 @@ def test_an_entry_can_be_read_by_its_id_at_once(store, put, share):
 
 
 @both_kinds
-def test_a_relative_time_and_the_equal_absolute_one_give_the_same_due_time(store, put):
-    relative = getattr(store, put)("r", when=When("after", 1500))
-    absolute = getattr(store, put)("a", when=When("at", NOW_MS + 1500))
-    assert relative == absolute == NOW_MS + 1500
-    assert store.entries.find("r").due_ms == store.entries.find("a").due_ms
-
-
-def test_a_relative_time_counts_from_the_next_millisecond_never_from_the_last(store):
-    store.set_us(NOW_MS * 1000 + 1)
-    assert store.schedule("a", when=When("after", 10)) == NOW_MS + 11
-
-
-@pytest.mark.parametrize("due_ms", [0, 1, NOW_MS - 10**9, NOW_MS - 1, NOW_MS])
-def test_a_due_time_in_the_past_is_scheduled_and_leaves_at_once(store, due_ms):
-    store.schedule("a", due_ms)
-    assert store.places("a") == ["due"]
-    assert store.steps().hand_over().handed_over == 1
-
-
-def test_an_entry_due_at_once_can_be_cancelled_until_it_has_left(store):
-    store.schedule("a", 0)
-    assert store.entries.change("a", Removal())[0] is Outcome.DONE
-    assert store.steps().hand_over().handed_over == 0
-
-
-@both_kinds
 @pytest.mark.parametrize(("when", "due_ms"), DUE_AT_ONCE, ids=str)
 def test_an_entry_due_at_once_leaves_in_the_millisecond_that_has_begun(store, put, when, due_ms):
     store.set_us(HALF_PAST_US)
@@ -169,11 +143,6 @@ def test_a_running_task_replaces_no_entry_that_has_not_left(store, place):
     with pytest.raises(AlreadyScheduled):
         store.schedule("a", supersede=True)
     assert b'"tomorrow"' in store.entries.find("a").message
-    store.check()
-
-
-def test_superseding_what_is_not_scheduled_is_scheduling(store):
-    assert store.schedule("a", FAR_MS, supersede=True) == FAR_MS
     store.check()
 
 

@@ -6,7 +6,7 @@ from celery_delayq.core.clock import MAX_DUE_MS, When
 from celery_delayq.core.store import NewEntry, Receipt
 from celery_delayq.core.store.record import header_for
 from celery_delayq.core.store.schedule import Addition
-from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreFull
+from celery_delayq.errors import AlreadyScheduled, InvalidDueTime
 from tests.store import support
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 
@@ -220,16 +220,3 @@ def test_a_template_is_sent_once_for_many(real_store):
 
 
 # A failing step schedules none of its entries.
-
-
-def test_a_full_redis_holds_none_of_them(start_redis, store_on):
-    store = store_on(start_redis("--maxmemory-policy", "noeviction"))
-    store.schedule("held", share=True)
-    before = store.snapshot()
-    store.raw.config_set("maxmemory", 1)
-
-    with pytest.raises(StoreFull):
-        schedule(store, new("held"), new("a"), new("b", to=RELAY))
-
-    store.raw.config_set("maxmemory", 0)
-    assert store.snapshot() == before

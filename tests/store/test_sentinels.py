@@ -474,43 +474,33 @@ def test_a_wrong_password_of_the_sentinels_is_said_and_not_shown(first):
     assert "wrong-secret" not in said
 
 
-def test_a_listener_at_a_sentinel_hears_of_another_master():
+def test_a_listener_at_a_sentinel_hears_of_another_master_and_the_next_call_goes_there():
     with SentinelGroup(replicas=1) as real:
         places = tuple(Endpoint("127.0.0.1", one.port) for one in real.sentinels)
-        group = SentinelPlaces(NAME, places, Endpoint(), ask=PATIENCE)
-        group.connection(LONG).disconnect()
-        herald = group.herald()
+        groups = [SentinelPlaces(NAME, places, Endpoint(), ask=PATIENCE) for _ in range(2)]
+        client = Client(groups[0], LONG)
+        for _ in range(2):
+            client.execute("write", SET)
+        groups[1].connection(LONG).disconnect()
+        (own,), herald = idle(client), groups[1].herald()
         herald.listen()
         try:
             old = real.failover()
             new, _ = real.elected(old)
-
+            # The old one still answers.
+            assert eventually(lambda: _is_readable(own), 60)
+            client.execute("write", packed(["SET", "after", "1"]))
+            assert client.execute("read", packed(["CONFIG", "GET", "port"]))[1] == b"%d" % new.port
             assert eventually(lambda: _is_readable(herald) and herald.hear(), 60)
-            assert group._found.left == place_of(old)
+            assert groups[1]._found.left == place_of(old)
         finally:
             herald.close()
+            client.close()
         for one in real.sentinels:
             one.kill()
-        connection = group.connection(LONG)  # no sentinel is left
+        connection = groups[1].connection(LONG)  # no sentinel is left
         connection.disconnect()
         assert connection.port == new.port
-
-
-def test_a_caller_goes_to_the_new_master_while_the_old_one_still_answers():
-    with SentinelGroup(replicas=1) as real:
-        places = tuple(Endpoint("127.0.0.1", one.port) for one in real.sentinels)
-        client = Client(SentinelPlaces(NAME, places, Endpoint(), ask=PATIENCE), LONG)
-        for _ in range(2):
-            client.execute("write", SET)
-        (herald,) = idle(client)
-        old = real.failover()
-        real.elected(old)
-        assert eventually(lambda: _is_readable(herald), 60)
-
-        client.execute("write", packed(["SET", "after", "1"]))
-
-        assert client.execute("read", packed(["CONFIG", "GET", "port"]))[1] != b"%d" % old.port
-        client.close()
 
 
 def test_a_forked_child_listens_for_itself(client):

@@ -272,15 +272,6 @@ def test_waiting_entries_are_listed_in_due_order_over_all_shards(entries):
     ]
 
 
-def test_a_listing_ends_whatever_is_done_with_what_it_gives(entries):
-    entries.schedule([new(one, FAR_MS + at) for at, one in enumerate(IDS)])
-    seen = []
-    for one in entries.waiting(Listing(0, FAR_MS * 2)):
-        seen.append(one.task_id)
-        entries.change(one.task_id, Move(When("by", 100_000)))
-    assert seen == IDS
-
-
 def test_counts_are_of_all_shards_and_a_scanner_counts_once(entries, raw):
     entries.schedule([new(one, FAR_MS + at) for at, one in enumerate(IDS)])
     now_ms = entries.counts().now_ms
@@ -325,18 +316,7 @@ def test_a_lane_is_resumed_once_it_is_in_every_shard(entries):
     assert [(one.resumed, one.rate) for one in entries.pauses()] == [(True, SHARDS)]
 
 
-def test_a_history_is_of_all_shards_the_newest_first(redis_server, raw):
-    connection = Connection(endpoint(redis_server))
-    settings = replace(SETTINGS, shards=SHARDS, history=100)
-    scripts = [ClockedScripts(connection, keys, settings) for keys in keys_of(SHARDS)]
-    for step, one in enumerate(IDS):
-        raw.set(CLOCK, (NOW_MS + step) * 1000)
-        Entries(scripts, MEMBERSHIP).schedule([new(one)])
-    assert [one.task_id for one in Entries(scripts, MEMBERSHIP).history(90)] == IDS[:9:-1]
-    connection.close()
-
-
-def test_a_bulk_over_all_shards_has_one_line_and_each_list_has_its_length(redis_server, raw):
+def test_a_history_is_of_all_shards_the_newest_first_and_a_bulk_has_one_line(redis_server, raw):
     connection = Connection(endpoint(redis_server))
     settings = replace(SETTINGS, shards=SHARDS, history=10)
     scripts = [ClockedScripts(connection, keys, settings) for keys in keys_of(SHARDS)]

@@ -5,10 +5,9 @@ import pytest
 from celery_delayq.core.clock import When
 from celery_delayq.core.store import NewEntry, Outcome
 from celery_delayq.core.store.changes import Removal
-from celery_delayq.core.store.delivery import MAX_REFUSALS
 from celery_delayq.core.store.record import Extras, header_for
 from celery_delayq.core.store.schedule import Addition
-from tests.store.support import FAR_MS, NOW_MS, PLACES, ROUTE, new_record
+from tests.store.support import FAR_MS, PLACES, ROUTE, new_record
 
 pytestmark = pytest.mark.core
 
@@ -118,18 +117,6 @@ def test_a_step_leaves_the_tags_of_what_waits_and_no_others(store, place, step, 
     store.check()
 
 
-@pytest.mark.parametrize("kind", ["schedule", "schedule_relayed"])
-def test_an_entry_that_is_too_late_to_leave_takes_its_tags_along(store, kind):
-    getattr(store, kind)("a", NOW_MS, extras=Extras("k", TAGGED.tags, 1000))
-    store.set_ms(NOW_MS + 5000)
-    shard_steps = store.steps()
-    shard_steps.hand_over()
-    shard_steps.claim(1)
-    assert store.record("a") is None
-    assert tags(store) == {}
-    store.check()
-
-
 def test_a_batch_that_is_handed_over_takes_all_its_tags_and_keys_along(store):
     for number in range(300):
         own = tuple(f"t{number + tag}" for tag in range(16))
@@ -138,20 +125,6 @@ def test_a_batch_that_is_handed_over_takes_all_its_tags_and_keys_along(store):
     assert store.steps(batch_size=300).hand_over().handed_over == 300
     assert tags(store) == {}
     assert not store.raw.exists(store.keys["holders"])
-    store.check()
-
-
-def test_an_entry_refused_until_it_is_dead_has_its_tags_until_it_is_removed(store):
-    store.raw.set("broken", "no list")
-    store.schedule("a", NOW_MS, to="broken", extras=TAGGED, share=True)
-    shard_steps = store.steps()
-    for attempt in range(MAX_REFUSALS):
-        assert tags(store) == of("a")
-        store.set_ms(NOW_MS + attempt * 3_600_000)
-        shard_steps.hand_over()
-    assert store.places("a") == ["dead"]
-    assert store.entries.change("a", Removal())[0] is Outcome.DONE
-    assert tags(store) == {}
     store.check()
 
 

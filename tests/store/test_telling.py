@@ -137,7 +137,7 @@ def test_a_script_does_not_rely_on_a_scanner_that_does_not_listen(store, listen,
 # The changes that notify them.
 
 
-def test_bringing_back_what_is_dead_tells_it(store, listen, scanner):
+def test_bringing_back_what_is_dead_tells_a_scanner(store, listen, scanner):
     ears = listen("a")
     store.at("dead", "x")
     scanner("a")
@@ -177,7 +177,7 @@ def test_a_scanner_that_goes_to_publish_leaves_new_entries_to_a_living_one(store
     assert ears.heard() == ["b"]
 
 
-def test_alone_it_is_told_itself_and_looks_when_it_has_published(store, listen, scanner):
+def test_a_lone_scanner_that_publishes_is_told_itself_and_looks_afterwards(store, listen, scanner):
     ears = listen("a")
     store.schedule_relayed("r", NOW_MS)
     ears.heard()

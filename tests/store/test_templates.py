@@ -1,16 +1,19 @@
 """A template is kept as long as records share it; each step joins the same message from it."""
 
+import json
+from datetime import timedelta
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from celery_delayq.core.clock import MAX_DUE_MS, When
+from celery_delayq.core.clock import EPOCH, MAX_DUE_MS, When
 from celery_delayq.core.store import Entries, Listing, NewEntry, Outcome, entries
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.entries import OldEntry
 from celery_delayq.core.store.record import Template, header_for
 from celery_delayq.errors import UnreadableRecord
-from tests.store import requests, support
+from tests.store import requests
 from tests.store.arguments import arguments
 from tests.store.support import FAR_MS, LABELS, LINES, MEMBERSHIP, NOW_MS, ROUTE, new_record
 
@@ -62,19 +65,6 @@ def test_the_last_record_takes_its_template_along_and_the_one_before_does_not(
     assert not store.raw.exists(store.keys["templates"])
 
 
-def test_a_batch_counts_every_template_down_by_its_own_records(store, monkeypatch):
-    for number in range(3):
-        lines = [*support.LINES]
-        lines[3] = f', "headers": {{"n": {number}, "id": "'
-        monkeypatch.setattr(support, "LINES", lines)
-        for step in range(number + 2):
-            store.schedule(f"a{number}{step}", NOW_MS - 1, share=True)
-        store.schedule(f"later{number}", FAR_MS, share=True)
-    assert sorted(templates(store).values()) == [3, 4, 5]
-    assert store.steps().hand_over().handed_over == 9
-    assert list(templates(store).values()) == [1, 1, 1]
-
-
 @pytest.mark.parametrize("share", [False, True])
 def test_a_superseded_record_gives_its_template_back(store, share):
     store.at("leased")
@@ -110,15 +100,6 @@ def test_a_call_that_writes_nothing_counts_nothing(store, refusal):
         with pytest.raises(ValueError, match=r"already scheduled|not a due time"):
             store.schedule("a", due, share=True)
     assert store.snapshot() == before
-
-
-def test_a_template_that_a_process_believes_to_be_here_is_sent_again_when_it_is_not(store):
-    store.schedule("a", share=True)
-    store.steps().hand_over()
-    assert templates(store) == {}
-    store.schedule("b", share=True)
-    assert list(templates(store).values()) == [1]
-    assert store.steps().hand_over().handed_over == 1
 
 
 def spoil(store):
@@ -181,7 +162,7 @@ TEXTS = st.text(st.characters(blacklist_characters="\n", blacklist_categories=("
 # Up to three years around the due time, either way; or not counted from it.
 EXPIRIES = st.one_of(
     st.integers(-(10**11), 10**11).map("{:+d}".format),
-    st.sampled_from(["null", '"2030-01-01T00:00:00"', "+", "-x", "+1 "]),
+    st.sampled_from(["null", '"2030-01-01T00:00:00"', "+", "-x", "+1 ", "+-5000", "+nan"]),
 )
 
 
@@ -202,7 +183,7 @@ def joined_here(store, task_id) -> list[bytes]:
     due_ms=st.one_of(st.integers(0, NOW_MS), st.integers(0, 10**11)),
     task_id=st.text("ab-:%\n7", min_size=1, max_size=40),
 )
-def test_both_join_the_same_message(store, parts, due_ms, task_id):
+def test_a_script_and_python_join_the_same_message(store, parts, due_ms, task_id):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
     store.put(task_id, Template.of(LINES).new_record(LIST, LABELS, parts), due_ms)
@@ -212,7 +193,7 @@ def test_both_join_the_same_message(store, parts, due_ms, task_id):
 
 
 @given(parts=st.lists(TEXTS, min_size=4, max_size=8), count=st.integers(9, 11))
-def test_both_refuse_what_does_not_fit(store, parts, count):
+def test_a_script_and_python_refuse_a_message_that_does_not_fit(store, parts, count):
     store.raw.flushdb()
     store.set_ms(NOW_MS)
     store.put("a", Template.of((LINES * 2)[:count]).new_record(LIST, LABELS, parts), NOW_MS)
@@ -231,6 +212,35 @@ def test_an_expiry_past_all_dates_is_the_last_or_the_first_one(store, expires, s
     [here] = joined_here(store, "a")
     assert seen in here
     assert joined_by_script(store) == [here]
+
+
+def put_expiring(store, due_ms, expires_ms):
+    store.put("a", new_record("a", LIST, share=True, expires=f"+{expires_ms}"), due_ms)
+
+
+def expires_at(message, ms):
+    """Whether a message expires at that time, to the microsecond as `datetime` writes it."""
+    wanted = (EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="microseconds")
+    return json.loads(message)["headers"]["expires"] == wanted
+
+
+@given(st.integers(0, MAX_DUE_MS), st.integers(0, 10**12))
+@example(951_782_400_000, 0)  # 2000-02-29, the leap day of a century year
+@example(4_107_542_399_999, 1)  # 2100-03-01, in a century year without a leap day
+@example(1_767_225_599_999, 0)  # the last millisecond of a year
+@example(0, 0)
+def test_the_date_of_a_relative_expiry_is_the_one_that_datetime_writes(store, due_ms, expires_ms):
+    store.raw.flushdb()
+    store.set_ms(NOW_MS)
+    put_expiring(store, due_ms, expires_ms)
+    assert expires_at(store.entries.find("a").message, due_ms + expires_ms)
+
+
+def test_a_relative_expiry_moves_with_the_due_time(store):
+    put_expiring(store, FAR_MS, 60_000)
+    store.reschedule("a", When("at", NOW_MS))
+    store.steps().hand_over()
+    assert expires_at(store.raw.rpop("celery"), NOW_MS + 60_000)
 
 
 @pytest.mark.parametrize("spoilt", [LINES[0], "\n".join(LINES).replace("tests", "other")])

@@ -36,7 +36,7 @@ def test_the_first_that_looks_is_up_for_the_head_and_the_others_are_not(store, f
     assert up_at(store) == NOW_MS + 1000
 
 
-def test_with_nothing_near_it_is_up_when_it_looks_next(store, first, second):
+def test_with_nothing_near_a_scanner_is_up_when_it_looks_next(store, first, second):
     """It looks at the end of its safety interval, and announces only that."""
     assert is_up(first)
     assert up_at(store) == NOW_MS + 5000
@@ -71,7 +71,7 @@ def test_a_later_head_stays_with_the_one_that_was_up_for_the_first(store, first,
     assert not is_up(second)
 
 
-def test_in_the_midst_of_what_it_is_behind_with_it_is_up(store):
+def test_a_scanner_in_the_midst_of_a_backlog_is_up(store):
     """It takes the next batch at once, so no other scanner has to wake."""
     for step in range(3):
         store.schedule(f"a{step}", NOW_MS - 10_000 + step)

@@ -50,7 +50,7 @@ def kept(store):
 
 
 @pytest.mark.parametrize("started", range(0, 2 * SECONDS, 10))
-def test_it_is_known_for_so_long_whenever_it_left(short, started):
+def test_how_an_entry_left_is_known_for_as_long_as_set_whenever_it_left(short, started):
     leave(short, "first")
     pass_ms(short, started * 1000)
     leave(short, "a")
@@ -63,7 +63,7 @@ def test_it_is_known_for_so_long_whenever_it_left(short, started):
 
 
 @pytest.mark.parametrize("before", range(0, 2 * MOST, 3))
-def test_it_is_known_until_so_many_others_have_left(few, before):
+def test_how_an_entry_left_is_known_until_as_many_others_have_left_as_set(few, before):
     leave(few, *(f"before{number}" for number in range(before)))
     leave(few, "a")
     for number in range(MOST):
@@ -71,7 +71,7 @@ def test_it_is_known_until_so_many_others_have_left(few, before):
         leave(few, f"after{number}")
 
 
-def test_it_is_forgotten_when_twice_so_many_others_have_left(few):
+def test_how_an_entry_left_is_forgotten_when_twice_as_many_others_have_left(few):
     leave(few, "a")
     for number in range(2 * MOST):
         leave(few, f"after{number}")
@@ -79,7 +79,7 @@ def test_it_is_forgotten_when_twice_so_many_others_have_left(few):
     assert few.entries.change("a", Removal())[0] is Outcome.NOT_FOUND
 
 
-def test_it_is_forgotten_after_twice_so_long_though_nothing_else_leaves(short):
+def test_how_an_entry_left_is_forgotten_after_twice_as_long_though_nothing_else_leaves(short):
     leave(short, "a")
     for expected in ([0, 1], [0, 0]):
         pass_ms(short, SECONDS * 1000)

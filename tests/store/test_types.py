@@ -16,7 +16,7 @@ def put_foreign_key(store, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_process_that_joins_is_told_which_key_it_is(store, name):
+def test_a_process_that_joins_is_told_which_key_is_another_program_s(store, name):
     put_foreign_key(store, name)
     before = store.snapshot()
 
@@ -26,7 +26,7 @@ def test_a_process_that_joins_is_told_which_key_it_is(store, name):
     assert store.snapshot() == before
 
 
-def test_so_is_a_scanner(store):
+def test_a_scanner_is_told_which_key_is_another_program_s(store):
     store.schedule("a")
     put_foreign_key(store, "leased")
     before = store.snapshot()
@@ -38,7 +38,7 @@ def test_so_is_a_scanner(store):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_check_tells_which_key_it_is(store, name):
+def test_a_check_tells_which_key_is_another_program_s(store, name):
     store.schedule("a")
     put_foreign_key(store, name)
 

@@ -121,7 +121,7 @@ def test_an_entry_that_may_have_been_delivered_comes_back_marked(store):
     store.check()
 
 
-def test_its_message_is_told_if_somebody_needs_it(store):
+def test_an_undo_tells_the_message_if_somebody_needs_it(store):
     store.schedule("a", FAR_MS, share=True)
     message = store.entries.find("a").message
     for tells, told in ((1, [(2, message)]), (0, [])):
@@ -129,24 +129,16 @@ def test_its_message_is_told_if_somebody_needs_it(store):
         assert undo(store, "nobody", "a", tells=tells) == (f"unknown done:{FAR_MS}", told)
 
 
-def test_it_owes_revoked_no_more(store):
-    store.schedule("a", FAR_MS, share=True)
+def test_an_undo_takes_back_the_owed_revoked_and_the_tombstones_of_its_entry_and_no_others(store):
+    store.schedule("a", FAR_MS, share=True, extras=EXTRAS)
+    store.schedule("b", FAR_MS)
     cancel(store, "a", revoker="caller")
+    cancel(store, "b")
     assert store.raw.exists(store.keys["outbox"])
 
     undone(store, "a")
 
     assert not store.raw.exists(store.keys["outbox"], store.keys["outbox_messages"])
-
-
-def test_its_tombstones_go_and_those_of_others_stay(store):
-    store.schedule("a", FAR_MS, extras=EXTRAS)
-    store.schedule("b", FAR_MS)
-    cancel(store, "a")
-    cancel(store, "b")
-
-    undone(store, "a")
-
     assert store.raw.hkeys(store.keys["tombstones"]) == [b"b"]
 
 
@@ -297,7 +289,7 @@ def test_a_cancel_of_before_does_not_remove_what_came_back(store):
 # Generations.
 
 
-def test_so_many_of_the_latest_are_kept_at_least(store):
+def test_as_many_of_the_latest_lines_are_kept_as_the_setting_says_at_least(store):
     ids = [f"a{number}" for number in range(3 * MOST)]
     for task_id in ids:
         store.schedule(task_id, FAR_MS)
@@ -377,19 +369,6 @@ def test_a_task_of_a_bulk_whose_id_was_cancelled_again_is_not_that_bulk_s(store)
     assert store.entries.undoable("bulk") == (1, 2)
 
 
-def test_of_a_bulk_that_redis_had_no_room_for_it_is_known_that_nothing_is_kept(
-    start_redis, store_on
-):
-    store = store_on(start_redis("--maxmemory-policy", "noeviction"))
-    store.schedule("a", FAR_MS)
-    store.raw.config_set("maxmemory", 1)
-    with part_of("bulk"):
-        assert cancel(store, "a") is Outcome.DONE
-    store.raw.config_set("maxmemory", 0)
-
-    assert store.entries.undoable("bulk") == (0, 1)
-
-
 def test_the_numbers_of_bulks_are_bounded_and_outlive_their_lines(store):
     for number in range(8 * MOST):
         store.schedule("a", FAR_MS)
@@ -463,16 +442,17 @@ def test_a_line_that_would_be_too_long_is_not_kept(store):
     assert not lines(store)
 
 
-def test_a_full_redis_drops_the_line_and_cancels(start_redis, store_on):
+def test_a_full_redis_drops_the_line_and_cancels_and_it_is_known_of_the_bulk(start_redis, store_on):
     store = store_on(start_redis("--maxmemory-policy", "noeviction"))
     store.schedule("a", FAR_MS, share=True)
     store.raw.config_set("maxmemory", 1)
-
-    assert cancel(store, "a") is Outcome.DONE
-
+    with part_of("bulk"):
+        assert cancel(store, "a") is Outcome.DONE
     store.raw.config_set("maxmemory", 0)
+
     assert not lines(store)
     assert store.places("a") == []
+    assert store.entries.undoable("bulk") == (0, 1)
 
 
 @pytest.mark.parametrize("name", ["undo", "undo_old", "undo_bulks", "undo_bulks_old"])

@@ -49,7 +49,7 @@ LEAVING = {
 
 
 @pytest.mark.parametrize(("put", "leave"), LEAVING.values(), ids=LEAVING)
-def test_it_is_free_once_its_entry_has_left(store, shard_steps, put, leave):
+def test_a_key_is_free_once_its_entry_has_left(store, shard_steps, put, leave):
     getattr(store, put)("a", extras=KEY)
     leave(store, shard_steps)
     assert holder(store) is None

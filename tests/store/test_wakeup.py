@@ -111,7 +111,7 @@ def test_a_wait_ends_by_itself_and_not_before_its_time(wakeup):
         assert time.monotonic() - start >= seconds
 
 
-def test_without_listening_it_waits_all_the_same(wakeup_on, redis_server):
+def test_a_wait_without_listening_ends_all_the_same(wakeup_on, redis_server):
     wakeup = wakeup_on(redis_server, listening=False)
     assert wakeup.wait(0.001) == set()
     wakeup.interrupt()
@@ -392,7 +392,7 @@ def descriptors() -> int:
     return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
 
 
-def test_it_works_beyond_the_descriptors_that_select_takes(redis_server, raw):
+def test_a_wake_up_works_beyond_the_descriptors_that_select_takes(redis_server, raw):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = module.FD_SETSIZE + 100
     if hard != resource.RLIM_INFINITY and hard < wanted:
