@@ -75,13 +75,13 @@ def queues(redis):
     return {key: found for key, found in lists(redis).items() if not key.startswith(b"{")}
 
 
-def test_this_version_s_format_is_frozen():
+def test_the_format_of_this_version_is_frozen():
     assert HERE / f"v{SCHEMA}.json" in STORES
     assert HERE / f"v{FORMAT}.dump.jsonl" in DUMPS
     assert all(path.stat().st_size < 200_000 for path in (*STORES, *DUMPS))
 
 
-def test_there_is_one_of_each(told):
+def test_a_frozen_store_has_one_of_each(told):
     assert {*WAITING, *DUE} <= told.keys()
     for state in ("waiting", "paused", "refused", "in_flight", "dead", "unreadable", "lost"):
         assert by_state(told, state), state
@@ -95,7 +95,7 @@ def test_a_frozen_store_is_listed(delayq, told):
     assert [one.due for one in delayq.tasks()] == sorted(one.due for one in delayq.tasks())
 
 
-def test_each_is_read_with_its_arguments(delayq, told):
+def test_each_task_of_a_frozen_store_is_read_with_its_arguments(delayq, told):
     # The queue of the refused task is paused.
     states = {"waiting": "SCHEDULED", "refused": "PAUSED", "paused": "PAUSED", "dead": "DEAD"}
     for task_id in told.keys() - UNREADABLE:
@@ -126,7 +126,7 @@ def test_an_unreadable_record_is_left_alone(delayq, redis):
     assert delayq.remove("of the future")
 
 
-def test_nothing_but_what_was_spoilt_is_found_wrong(delayq):
+def test_a_check_finds_nothing_in_a_frozen_store_but_what_was_spoilt(delayq):
     found = {(one.kind, one.id) for one in delayq.check()}
     assert found == {
         ("unreadable_record", "of the future"),
@@ -134,7 +134,7 @@ def test_nothing_but_what_was_spoilt_is_found_wrong(delayq):
     }
 
 
-def test_each_that_has_not_left_is_cancelled(delayq, told):
+def test_each_task_of_a_frozen_store_that_has_not_left_is_cancelled(delayq, told):
     for task_id in told.keys() - UNREADABLE:
         uncertain = told[task_id].get("may_be_delivered")
         assert delayq.cancel(task_id) is (Outcome.UNCERTAIN if uncertain else Outcome.DONE), task_id
@@ -142,21 +142,21 @@ def test_each_that_has_not_left_is_cancelled(delayq, told):
     assert delayq.counts().dead == len(UNREADABLE)
 
 
-def test_each_is_moved(delayq, told):
+def test_each_task_of_a_frozen_store_is_moved(delayq, told):
     for number, task_id in enumerate(sorted(told.keys() - UNREADABLE)):
         assert delayq.reschedule(task_id, FAR + number) in (Outcome.DONE, Outcome.UNCERTAIN)
         assert delayq.get(task_id).due.timestamp() == FAR + number
     assert delayq.counts().dead == len(UNREADABLE)
 
 
-def test_each_but_a_canvas_is_edited(delayq, told):
+def test_each_task_of_a_frozen_store_but_a_canvas_is_edited(delayq, told):
     for task_id in told.keys() - UNREADABLE - CANVASES:
         done = delayq.edit(task_id, args=("new",), priority=5, expires=9)
         assert done in (Outcome.DONE, Outcome.UNCERTAIN), task_id
         assert delayq.get(task_id).args == ("new",)
 
 
-def test_its_tasks_are_selected(delayq, told):
+def test_tasks_of_a_frozen_store_are_selected(delayq, told):
     def ids(**by):
         return {one.id for one in delayq.select(**by)}
 
@@ -226,14 +226,14 @@ def test_delivered_tasks_and_past_events_are_known(delayq):
     assert delayq.services.copies.first(("arrived", "1.1"), 2, monotonic() + PATIENCE) == 1
 
 
-def test_what_was_cancelled_comes_back(delayq):
+def test_what_was_cancelled_before_the_freeze_comes_back(delayq):
     assert delayq.undo("cancelled").timestamp() == FAR
     (bulk,) = {one.bulk for one in delayq.undoable() if one.bulk}
     undone = delayq.undo_all(bulk)
     assert (undone.done, undone.lost, bool(undone)) == (2, 0, True)
 
 
-def test_new_ones_are_scheduled_beside_them_and_share_their_templates(delayq, redis):
+def test_new_tasks_are_scheduled_beside_frozen_ones_and_share_their_templates(delayq, redis):
     before = redis.hlen("{delayq:0}:templates")
     options = {"task_id": "new", "delayq_at": FAR, "delayq_key": "all"}
 
@@ -246,7 +246,7 @@ def test_new_ones_are_scheduled_beside_them_and_share_their_templates(delayq, re
     assert redis.hlen("{delayq:0}:templates") <= before + 1
 
 
-def test_a_dump_of_it_is_what_it_was_when_it_was_frozen(request, delayq):
+def test_a_dump_of_a_frozen_store_is_what_it_was_when_frozen(request, delayq):
     name = request.node.callspec.params["frozen"].stem
     made, frozen = [*delayq.dump()], lines_of(HERE / f"{name}.dump.jsonl")
     for lines in (made, frozen):

@@ -75,7 +75,7 @@ def prepared(delayq, method):
 
 
 @pytest.mark.parametrize(("method", "hook"), paid("hook"))
-def test_its_hook_is_called(delayq, method, hook):
+def test_a_method_calls_its_hook(delayq, method, hook):
     prepared(delayq, method)
     heard = []
     asked = {"hears_handed_over": lambda: True} if hook == "handed_over" else {}
@@ -87,7 +87,7 @@ def test_its_hook_is_called(delayq, method, hook):
 @pytest.mark.parametrize(
     ("method", "event"), [(one, what) for one, what in paid("event") if one != "repair"]
 )
-def test_its_event_is_in_the_history(delayq, method, event):
+def test_a_method_has_its_event_in_the_history(delayq, method, event):
     prepared(delayq, method)
     CALLS[method](delayq)
     assert event in [one.what for one in delayq.history()], f"{method} owes the event {event}"

@@ -50,18 +50,6 @@ def test_a_task_lies_where_celery_would_have_put_it(other_redis, options, prefix
     assert other_redis.counts() == (0, 0, 0)
 
 
-def test_order_follows_the_due_time(other_redis):
-    for number, due in enumerate((30, 10, 20, 10)):
-        other_redis.task.apply_async(task_id=f"{due}-{number}", delayq_at=LONG_AGO + due)
-    other_redis.relay_once()
-    assert other_redis.ids() == ["10-1", "10-3", "20-2", "30-0"]
-
-
-def test_a_body_of_megabytes_arrives_whole(other_redis):
-    other_redis.delayq.app.conf.delayq_max_message = 10_000_000
-    assert len(other_redis.relayed("x" * 5_000_000).body) > 5_000_000
-
-
 def test_a_fanout_is_published(make_house, start_redis):
     queue = Queue("f", Exchange("news", "fanout"))
     server = start_redis()

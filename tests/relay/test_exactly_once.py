@@ -5,22 +5,19 @@ import threading
 
 import pytest
 from amqp import Channel
-from fakeredis import TcpFakeServer
 from kombu import Queue
 from kombu.transport import memory
 
-from tests.relay.house import House, new_name
-from tests.support.ports import free_port
+from tests.relay.house import new_name
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 
 @pytest.mark.operations
-@pytest.mark.parametrize("count", [2, 5])
-def test_scanners_share_what_is_due_and_repeat_nothing(rabbit, count):
+def test_scanners_share_what_is_due_and_repeat_nothing(rabbit):
     wanted = rabbit.due_now_many(2000)
-    rabbit.start(count)
+    rabbit.start(5)
     eventually(lambda: rabbit.counts() == (0, 0, 0), timeout=2 * PATIENCE)
     arrived = rabbit.take(count=2000)
     assert sorted(message.headers["id"] for message in arrived) == wanted
@@ -150,34 +147,3 @@ def test_a_window_that_took_long_makes_the_next_one_half_as_large_and_else_twice
     assert other_redis.relay().batch(lambda: False).sent == 12
     assert other_redis.client.info("commandstats")["cmdstat_lpush"]["calls"] == windows
     assert other_redis.ids() == wanted
-
-
-@pytest.fixture
-def without_servers(make_app):
-    """A store in fakeredis, and a broker in memory."""
-    port = free_port()
-    server = TcpFakeServer(("127.0.0.1", port), server_type="redis")
-    # Its threads stay in a blocking pop after its client has gone.
-    server.daemon_threads, server.block_on_close = True, False
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    made = House(make_app("memory://", delayq_url=f"redis://127.0.0.1:{port}/0"), "memory://")
-    made.declare(Queue(made.queue))
-    yield made
-    made.close()
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-@pytest.mark.operations
-def test_tasks_are_relayed_without_a_server_process(without_servers):
-    house = without_servers
-    house.start()
-    start = house.delayq.counts().now_ms / 1000 + 0.2
-    # In one call, so that the first is not due before the second is there.
-    items = [((), {}, start + later, name) for later, name in ((0.2, "second"), (0, "first"))]
-    house.delayq.schedule_many(house.task, items)
-    arrived = [message.headers["id"] for message in house.take(count=2)]
-    assert arrived == ["first", "second"]
-    eventually(lambda: house.counts() == (0, 0, 0))

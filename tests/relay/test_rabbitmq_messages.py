@@ -79,10 +79,6 @@ def test_a_body_of_megabytes_arrives_whole(rabbit):
     assert len(message.body) > 5_000_000
 
 
-def test_bytes_that_are_no_text_arrive_whole(rabbit):
-    both(rabbit, args=(bytes(range(256)),), serializer="pickle")
-
-
 def test_a_uuid_arrives_as_text(rabbit):
     task_id = uuid4()
     message = rabbit.relayed(task_id=task_id, root_id=task_id)
@@ -181,22 +177,6 @@ def test_a_queue_that_a_call_declares_exists_when_the_task_is_delivered(rabbit):
     audit = new_name()
     rabbit.relayed(declare=[Queue(audit, durable=False, auto_delete=False)])
     assert rabbit.left(audit) == 0
-
-
-def test_order_follows_the_due_time_and_then_insertion(rabbit):
-    for number, due in enumerate((30, 10, 20, 10, 30)):
-        rabbit.task.apply_async(task_id=f"{due}-{number}", delayq_at=LONG_AGO + due)
-    rabbit.relay_once()
-    assert rabbit.ids() == ["10-1", "10-3", "20-2", "30-0", "30-4"]
-
-
-def test_priority_decides_on_a_queue_that_knows_it(make_house, rabbitmq_server):
-    queue = Queue(new_name(), queue_arguments={"x-max-priority": 10})
-    house = make_house(rabbitmq_server.url, task_queues=[queue], task_default_queue=queue.name)
-    for number, priority in enumerate((1, 9, 5)):
-        house.due_now(task_id=f"{number}", priority=priority)
-    house.relay_once()
-    assert house.ids() == ["1", "2", "0"]
 
 
 def test_a_declared_queue_is_declared_as_the_app_says(make_house, rabbitmq_server):

@@ -38,27 +38,6 @@ def test_a_task_reaches_the_queue_of_its_route(rabbit, route):
     assert rabbit.ids(name) == ["a"]
 
 
-def test_a_topic_exchange_reaches_the_queues_that_match(make_house, rabbitmq_server):
-    exchange = Exchange(new_name("topic"), "topic")
-    keys = {new_name("eu"): "order.eu.*", new_name("all"): "order.#"}
-    queues = [Queue(name, exchange, routing_key=key) for name, key in keys.items()]
-    house = make_house(rabbitmq_server.url, task_queues=queues, task_default_queue=queues[1].name)
-    for region in ("eu", "us"):
-        house.due_now(task_id=region, exchange=exchange.name, routing_key=f"order.{region}.1")
-    house.relay_once()
-    assert [house.ids(name) for name in keys] == [["eu"], ["eu", "us"]]
-
-
-def test_a_fanout_reaches_every_queue(make_house, rabbitmq_server):
-    exchange = Exchange(new_name("fan"), "fanout")
-    queues = [Queue(new_name("f"), exchange) for _ in range(2)]
-    house = make_house(rabbitmq_server.url, task_queues=queues, task_default_queue=queues[0].name)
-    house.declare(*queues)
-    house.due_now(task_id="a")
-    house.relay_once()
-    assert [house.ids(queue.name) for queue in queues] == [["a"], ["a"]]
-
-
 def test_a_fanout_that_nobody_listens_to_is_no_failure(make_house, rabbitmq_server):
     exchange = Exchange(new_name("fan"), "fanout")
     house = make_house(rabbitmq_server.url)

@@ -52,14 +52,6 @@ def durable(house, start_redis):
     return made
 
 
-def test_a_script_flush_is_survived(house):
-    made = house(delayq_safety_interval=0.2)
-    made.start_asleep()
-    made.client.script_flush()
-    result = made.task.delay_for(0.1)
-    assert made.next_arrival()[0] == result.id
-
-
 @pytest.mark.parametrize("end", ["restart", "kill"])
 def test_a_restart_or_crash_is_survived(durable, end):
     durable.start_asleep()
@@ -100,16 +92,6 @@ def test_every_connection_killed_is_survived(house):
             made.client.client_kill_filter(_type=kind, skipme=True)
         result = made.task.apply_async(delayq_after=0.05, retry=True)
         assert made.next_arrival()[0] == result.id
-
-
-def test_a_half_open_link_is_survived(behind, proxy, fall_due):
-    """The scanner's connections stay open, but dead; only time-outs reveal that."""
-    result = behind.asleep()
-    before = proxy.accepted
-    proxy.deaden()
-    fall_due(result)
-    assert behind.next_arrival()[0] == result.id
-    assert proxy.accepted > before
 
 
 def test_after_a_link_that_died_without_a_word_a_scanner_is_told_of_tasks_again(
@@ -162,38 +144,6 @@ def test_a_lost_reply_of_a_move_neither_loses_nor_repeats(house, proxy, fall_due
     next_one = behind.task.apply_async(delayq_after=0.2, retry=True)
     assert behind.next_arrival()[0] == next_one.id
     assert behind.arrived() == []
-
-
-def test_a_redis_that_is_only_busy_is_waited_for(house, start_redis):
-    server = start_redis("--lua-time-limit", "10")
-    made = house(server.url(), delayq_safety_interval=0.2)
-    made.client = server.client()
-    made.start_asleep()
-    result = made.task.delay_for(0.1)
-    server.client().eval(
-        "local t = redis.call('TIME') local stop = t[1] * 1000 + t[2] / 1000 + 400 repeat "
-        "t = redis.call('TIME') until t[1] * 1000 + t[2] / 1000 > stop",
-        0,
-    )
-    assert made.next_arrival()[0] == result.id
-
-
-def test_a_read_only_replica_that_becomes_master_is_used_again(house, start_redis):
-    """A failover, as seen by a client that stays connected to the same address."""
-    server = start_redis()
-    made = house(server.url(), delayq_safety_interval=0.2)
-    made.client = server.client()
-    result = made.task.delay_for(0.1)
-    server.client().config_set("replica-read-only", "yes")
-    other = start_redis()
-    # Its master never answers, so this server keeps its data and refuses writes.
-    other.pause()
-    server.client().replicaof("127.0.0.1", other.port)
-    made.start()
-    eventually(lambda: made.seconds() > result.due.timestamp() + 0.3)
-    assert made.arrived() == []
-    server.client().replicaof("NO", "ONE")
-    assert made.next_arrival()[0] == result.id
 
 
 def test_without_the_replicas_that_redis_wants_what_is_due_waits_and_is_to_blame_for_nothing(

@@ -22,15 +22,8 @@ KEEPS_NOTHING = (
     "the store's Redis loses waiting tasks when it restarts, as it has neither an append-only file "
     "nor save points; set appendonly yes"
 )
-WILL_EVICT = (
-    "the store's Redis will delete waiting tasks once it has a maxmemory, as its "
-    "maxmemory-policy is allkeys-lru; set noeviction"
-)
-SNAPSHOTS = (
-    "the store's Redis loses tasks scheduled since its last snapshot if it crashes, and delivers "
-    "again those delivered since, as it has save points (3600 1) and no append-only file; set "
-    "appendonly yes"
-)
+
+
 EVICTING = ("--maxmemory-policy", "allkeys-lru")
 LIMIT = ("--maxmemory", "100mb")
 KEPT = ("--appendonly", "yes")
@@ -203,12 +196,7 @@ def warned(start_redis, house, said):
 
 CONFIGS = {
     "it evicts and keeps nothing": ((*EVICTING, *LIMIT), [EVICTS, KEEPS_NOTHING]),
-    "it evicts": ((*EVICTING, *LIMIT, *KEPT), [EVICTS]),
-    "it has no limit yet": ((*EVICTING, *KEPT), [WILL_EVICT]),
     "noeviction": ((*LIMIT, *KEPT), []),
-    "it evicts what expires": (("--maxmemory-policy", "volatile-lru", *LIMIT, *KEPT), []),
-    "save points": (("--save", "3600", "1"), [SNAPSHOTS]),
-    "it keeps nothing": ((), [KEEPS_NOTHING]),
     "no right to INFO": ((*EVICTING, *LIMIT), [], "-info"),
     "no right to CONFIG": ((*EVICTING, *LIMIT), [EVICTS], "-config"),
 }

@@ -22,7 +22,7 @@ def broker(url=URLS, options=OPTIONS, **said):
     return Broker.of(lambda: Connection(url, transport_options=options, **said), url)
 
 
-def test_its_sentinels_login_and_database():
+def test_a_broker_url_has_sentinels_login_and_database():
     found = broker()
 
     assert found.endpoint.name == "mymaster"
@@ -110,7 +110,7 @@ def test_a_redis_url_s_last_semicolon_is_no_other_store():
     assert broker("redis://a;", {}).failover  # for a broker, kombu then uses this machine
 
 
-def test_its_options_are_not_shown():
+def test_the_options_of_a_broker_are_not_shown():
     asked = {"password": "s3cret"}
     assert "s3cret" not in repr(broker(options={**OPTIONS, "sentinel_kwargs": asked}))
 

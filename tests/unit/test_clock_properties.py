@@ -78,7 +78,15 @@ def test_whole_milliseconds_survive_every_form(ms):
         assert to_ms(ms / 1000, UTC) == ms
 
 
+# 2026-10-25 in Berlin: 02:00 to 03:00 happens twice. 2026-03-29: 02:00 to 03:00 does not happen.
+TWICE, NEVER = datetime(2026, 10, 25, 2, 30), datetime(2026, 3, 29, 2, 30)  # noqa: DTZ001
+
+
 @given(naive, zones, st.integers(0, 1))
+@example(TWICE, ZoneInfo("Europe/Berlin"), 0)
+@example(TWICE, ZoneInfo("Europe/Berlin"), 1)
+@example(NEVER, ZoneInfo("Europe/Berlin"), 0)
+@example(NEVER, ZoneInfo("Europe/Berlin"), 1)
 def test_naive_wall_time_is_what_zoneinfo_makes_of_it(wall, zone: tzinfo, fold):
     wall = wall.replace(fold=fold)
     aware = wall.replace(tzinfo=zone)

@@ -30,7 +30,7 @@ def group(*hosts, name="m", db=0, tls=None, port=26379):
         (group("a", "::1", db=3), "sentinel://a:26379;[::1]:26379/3 (m)"),
     ],
 )
-def test_its_url_says_where_it_is_and_nothing_secret(endpoint, url):
+def test_the_url_of_an_endpoint_says_where_it_is_and_nothing_secret(endpoint, url):
     assert endpoint.url == url
 
 

@@ -37,7 +37,7 @@ def test_a_later_word_of_another_thread_stays(meanwhile, is_learnt):
 
 
 @pytest.mark.parametrize("meanwhile", [KnownMaster(NEW, 4.0), KnownMaster(None, 6.0)])
-def test_an_earlier_one_or_none_does_not(meanwhile):
+def test_an_earlier_word_of_another_thread_or_none_gives_way(meanwhile):
     found = racing(meanwhile)
     assert found.learn(OLD, 5.0)
     assert found.address == OLD

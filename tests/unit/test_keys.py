@@ -53,7 +53,7 @@ def test_processes_that_differ_in_the_number_of_shards_meet_in_keys_of_their_own
 
 
 @pytest.mark.parametrize(("shard", "shards"), [(1, 1), (-1, 2), (2, 2), (0, 0)])
-def test_there_is_no_shard_beyond_their_number(shard, shards):
+def test_a_shard_beyond_their_number_is_an_error(shard, shards):
     with pytest.raises(ValueError, match="there is no shard"):
         Keys("delayq", shard, shards)
 
