@@ -47,12 +47,8 @@ LONGEST_NAME = 100
 LEANING_IN: tuple[str, ...] = (
     "app",
     "django",
-    "format",
-    "operations",
     "preflight",
-    "store",
     "testing",
-    "unit",
 )
 NETWORK = {"connect"}  # of whatever connection
 PATCHES = {"setattr", "delattr", "object", "patch"}

@@ -93,7 +93,7 @@ def test_the_grace_period_of_one_behind_starts_when_the_key_is_free(store, shard
 
 
 @pytest.mark.parametrize("seconds", [5, 90])
-def test_one_that_goes_behind_does_not_move_the_end(store, shard_steps, seconds):
+def test_an_entry_that_goes_behind_another_does_not_move_the_end(store, shard_steps, seconds):
     deliver(store, shard_steps, extras=Extras("k", hold=f"f{seconds * SECOND}"))
     behind(store)
     assert ends(store) == NOW_MS + seconds * SECOND
