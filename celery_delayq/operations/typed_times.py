@@ -1,14 +1,4 @@
-"""Reads times as people type them, for the command line and the page.
-
-9:00   tomorrow 9:00   mon 9:00   noon    a time of day, and a day by its name
-26.11. 9:00   26 Nov 2026, 09:00          a date as people write it
-2030-01-31T09:00                          ISO 8601
-1893456000                                Unix time, in seconds
-in 2 h 30 min   +1h30m   +90   now        from now, by Redis's clock
--10m   10 min ago                         for filters: before now
-tomorrow   sun   29 Nov   this week       for filters: days, each from its midnight to the next
-mon..fri   ..noon   +1h..                 for filters: spans of due times
-by:+30m                                   from the task's due time
+"""Reads times as people type them, for the command line and the page: ``FORMS`` has each form.
 
 Text that can mean two times is refused, with both. Python's calls do not read these forms: a
 program that says "mon 9:00" would mean another time each day, and fail on Mondays.
@@ -65,6 +55,47 @@ _ALIKE = 0.8  # difflib's ratio: one slip in a word of five letters
 _A_DAY = timedelta(days=1)
 _A_WEEK = timedelta(days=7)
 _LEAP = date(2028, 1, 1)  # a year that has each day
+
+
+class Form(NamedTuple):
+    """A way to type a time: examples, what they mean, and for what it is if not for all."""
+
+    examples: tuple[str, ...]
+    means: str
+    only_for: str = ""
+
+
+MOVES, FILTERS, SPANS = "a new due time", "filters", "the filter `--due`"
+#: The documentation and ``--help`` are written from these.
+FORMS = (
+    Form(("9:00", "9 pm", "noon"), "the next such time of day"),
+    Form(("tomorrow 9:00", "mon 9:00"), "a day by its name, and a time of day"),
+    Form(("26.11. 9:00", "26 Nov 2026 9:00"), "a date, and a time of day"),
+    Form(("mon 9:00 Europe/Berlin",), "any of these, in that time zone"),
+    Form(("2030-01-31T09:00", "2030-01-31T09:00Z"), "ISO 8601 text"),
+    Form(("1893456000",), "Unix time in seconds"),
+    Form(("in 2 h 30 min", "+1h30m", "+90", "now"), "from now, by Redis's clock (s, m, h, d)"),
+    Form(("by:+30m", "by:-1d"), "from the task's own due time", MOVES),
+    Form(("-10m", "10 min ago"), "before now", FILTERS),
+    Form(
+        ("tomorrow", "sun", "29 Nov", "this week"),
+        "from its midnight to the next one; as a bound, its begin",
+        FILTERS,
+    ),
+    Form(("mon..fri", "..noon", "+1h.."), "from one until the other", SPANS),
+)
+
+
+def forms(only_for: str) -> str:
+    """The forms of one purpose, as a sentence for ``--help``."""
+    fit = [one for one in FORMS if one.only_for in ("", only_for)]
+    return "; ".join(f"{', '.join(map(repr, one.examples))}: {one.means}" for one in fit) + "."
+
+
+def first_forms(only_for: str) -> str:
+    """An example of each form of one purpose."""
+    return ", ".join(repr(one.examples[0]) for one in FORMS if one.only_for in ("", only_for))
+
 
 _FORMS = ("2030-01-31T09:00", "tomorrow 9:00", "+1h30m from now (s m h d)", "Unix time in seconds")
 _AGO = "-10m for ago"

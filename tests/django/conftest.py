@@ -65,7 +65,7 @@ def new_project(redis_server, tmp_path_factory):
 
     def new(settings=""):
         folder = tmp_path_factory.mktemp("django")
-        for block in page("guide/django").written_in("python"):
+        for block in page("guide/django").written_in("python", "Django"):
             name = block.text.split()[1].rstrip(",")
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(block.text)

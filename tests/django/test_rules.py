@@ -53,7 +53,7 @@ def project(new_project):
     project = new_project(SETTINGS)
     [block] = [
         block
-        for block in page("recipes/small").written_in("python")
+        for block in page("guide/django").written_in("python")
         if block.text.startswith("# digests/models.py")
     ]
     (project.folder / "digests").mkdir()

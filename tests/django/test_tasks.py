@@ -1,6 +1,6 @@
 """Django's Tasks on Celery, by each package that has a backend for them, with `run_after` captured.
 
-The settings and the table of answers are those of the page `guide/django-tasks`.
+The settings and the table of answers are those of the page `guide/django`.
 """
 
 import re
@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
 
-PAGE = page("guide/django-tasks")
+PAGE = page("guide/django")
 CELERY, FENNEL, FENNEL_FILES = COLUMNS = (
     "django-tasks-celery",
     "django-tasks-fennel",
@@ -126,8 +126,9 @@ def made(request, new_project):
     for module in ("django.tasks", package.replace("-", "_")):
         if find_spec(module) is None:
             pytest.skip(f"there is no {module}")
-    blocks = {block.text.splitlines()[0]: block.text for block in PAGE.written_in("python")}
-    [settings] = [text for first, text in blocks.items() if package in first]
+    shown = PAGE.written_in("python", "Django's Tasks")
+    blocks = {block.text.splitlines()[0].partition(",")[0]: block.text for block in shown}
+    [settings] = [block.text for block in shown if package in block.text.splitlines()[0]]
     project = new_project(settings)
     (project.folder / "orders" / "thanks.py").write_text(blocks["# orders/thanks.py"])
     with (project.folder / "orders" / "tasks.py").open("a") as file:

@@ -1,11 +1,21 @@
 """Times as people type them: the instant of each, in a zone at a moment, and the refused ones."""
 
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from celery_delayq.operations.typed_times import TypedTimeError, read, read_span, told
+from celery_delayq.operations.typed_times import (
+    FILTERS,
+    FORMS,
+    MOVES,
+    SPANS,
+    TypedTimeError,
+    read,
+    read_span,
+    told,
+)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 26, 21, tzinfo=BERLIN)  # a Thursday
@@ -13,6 +23,23 @@ NOW = datetime(2026, 11, 26, 21, tzinfo=BERLIN)  # a Thursday
 
 def moment(text, now=NOW, zone=BERLIN, **forms):
     return read(text, **forms).moment(lambda: now, lambda: zone)
+
+
+READERS = {
+    "": read,
+    MOVES: partial(read, due=True),
+    FILTERS: partial(read, ago=True, days=True),
+    SPANS: read_span,
+}
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.examples[0])
+def test_each_form_that_is_shown_is_read_for_its_purpose_alone(form):
+    for text in form.examples:
+        assert READERS[form.only_for](text)
+        if form.only_for:
+            with pytest.raises(TypedTimeError):
+                read(text)
 
 
 def at(text):
@@ -41,13 +68,13 @@ def test_a_day_and_a_time_of_day_are_the_next_ones_in_the_zone(text, instant):
     assert moment(text) == at(instant)
 
 
-SPANS = {
+DELAYS = {
     "now": 0, "in 2 h": 2, "In 2 Hours 30 min": 2.5, "in 2h30m": 2.5,
     "in 1.5 days": 36, "in 2 weeks": 14 * 24,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "hours"), SPANS.items())
+@pytest.mark.parametrize(("text", "hours"), DELAYS.items())
 def test_a_span_in_words_is_from_now(text, hours):
     assert moment(text) == NOW + timedelta(hours=hours)
 

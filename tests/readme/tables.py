@@ -26,12 +26,11 @@ from celery_delayq.core.scheduling.options import OPTIONS
 from celery_delayq.core.settings import SETTINGS, Setting
 from celery_delayq.core.store.keys import KEYS
 from celery_delayq.core.text import lasting
-from celery_delayq.operations import health
+from celery_delayq.operations import health, typed_times
 from celery_delayq.operations.actions import ACTIONS, Action
 from celery_delayq.operations.cli import delayq
 from celery_delayq.operations.selection import RewritableSelection
 from tests.app.options_of_celery import IN_MESSAGE, OF_CELERY, THE_SAME
-from tests.operations.owed import OWED
 from tests.readme.document import ROOT, Document, page
 from tests.store import who_stays
 
@@ -217,11 +216,12 @@ def tables() -> tuple[Table, ...]:
         Table(page("inside/house"), ("file of `core/`", "what it is"), _core()),
         Table(
             page("guide/change"),
-            ("method", "what it does", "of", "awaited", "command", "button", "history", "undo"),
+            ("method", "what it does", "awaited", "command", "button", "undo"),
             tuple(map(_change, ACTIONS.values())),
         ),
         Table(page("guide/keys"), who_stays.HEAD, (*who_stays.table(),)),
         Table(page("reference/metrics"), ("severity", "alerts"), _alerts()),
+        Table(page("guide/times"), ("you type", "it means", "only for"), _typed_times()),
         Table(
             page("operate/watching"),
             ("line", "what is wrong", "in `health`", "right of the doctor", "in an incident"),
@@ -235,17 +235,21 @@ def tables() -> tuple[Table, ...]:
 def _change(action: Action) -> Row:
     """A change: where its method stands, and what shows it."""
     name, awaited = action.name, f"a{action.name}"
-    owners = {"`delayq`": DelayQ, "results": ScheduledResult, "selections": RewritableSelection}
     states = [state for state in ("waiting", "dead") if getattr(action, state)]
     return (
         f"`{name}`",
         action.says,
-        ", ".join(called for called, owner in owners.items() if hasattr(owner, name)),
         f"`{awaited}`" if hasattr(DelayQ, awaited) else "",
         f"`{action.command}`",
         f"{action.label}: {' or '.join(states)}" if action.of_one else "",
-        f"`{OWED[name].event}`" if name in OWED else "",
         "yes" if action.undone else "",
+    )
+
+
+def _typed_times() -> tuple[Row, ...]:
+    return tuple(
+        (", ".join(f"`{each}`" for each in one.examples), one.means, one.only_for)
+        for one in typed_times.FORMS
     )
 
 

@@ -1,7 +1,10 @@
 """Every Python example in every document runs unchanged and keeps its promises."""
 
+import asyncio
+import json
 import re
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -60,9 +63,9 @@ def test_every_example_with_an_app_of_its_own_has_a_test_here():
     assert {block.document for block in FILES} == {
         page(name).name
         for name in (
-            *("guide/django", "guide/django-tasks", "guide/reconcile", "guide/test"),
+            *("guide/asyncio", "guide/django", "guide/reconcile", "guide/test"),
             "operate/running",
-            *("recipes/small", "guide/workflows"),
+            "guide/workflows",
         )
     }
 
@@ -134,6 +137,40 @@ def test_the_example_with_rabbitmq_hands_its_task_over(module, redis_url, rabbit
         )
     assert message.headers["id"] == task.id
     assert message.payload[0] == [42]
+
+
+def test_the_views_of_fastapi_schedule_read_and_cancel(shop, module):
+    [block] = page("guide/asyncio").written_in("python")
+    views = module("orders")
+    run(block, vars(views))
+
+    placed = asyncio.run(answer(views.api, "POST", "/orders/42"))
+    read = asyncio.run(answer(views.api, "GET", "/orders/42/reminder"))
+    paid = asyncio.run(answer(views.api, "POST", "/orders/42/paid"))
+
+    assert (placed["id"], read["id"], read["args"]) == ("order-42", "order-42", [42])
+    assert datetime.fromisoformat(placed["due"]) == datetime.fromisoformat(read["due"])
+    assert paid == {"reminder": "done"}
+    assert shop.delayq.get("order-42") is None
+
+
+async def answer(app, method, path):
+    """What an ASGI app answers, from JSON."""
+    sent = []
+    scope = {
+        "type": "http", "method": method, "path": path, "raw_path": path.encode(),
+        "query_string": b"", "headers": [], "scheme": "http", "http_version": "1.1",
+    }  # fmt: skip
+
+    async def receive():
+        return {"type": "http.request", "body": b""}
+
+    async def send(message):
+        sent.append(message)
+
+    await app(scope, receive, send)
+    assert sent[0]["status"] == 200
+    return json.loads(b"".join(message.get("body", b"") for message in sent))
 
 
 # With real workers.

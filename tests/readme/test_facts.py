@@ -41,7 +41,6 @@ FACTS = (
 BOUNDS = {
     "start": 1_400,
     "guide": 12_700,
-    "recipes": 1_300,
     "coming-from": 3_600,
     "operate": 15_200,
     "runbook": 2_700,

@@ -124,7 +124,7 @@ def doors(app, run):
 
 ROWS = [
     (name, zone, text)
-    for place, zone, text in page("guide/schedule").rows("Times without a zone")
+    for place, zone, text in page("guide/times").rows("Times without a zone")
     for name in (re.findall(r"`[^`]+`", place) or [place])
 ]
 

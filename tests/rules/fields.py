@@ -1,10 +1,10 @@
-"""The fields of entries, as the table of from-beat.md has them, and as their classes do."""
+"""The fields of entries, as the table of fields.md has them, and as their classes do."""
 
 import inspect
 import re
 from pathlib import Path
 
-TEXT = Path(__file__).parents[2] / "celery_delayq" / "docs" / "coming-from" / "from-beat.md"
+TEXT = Path(__file__).with_name("fields.md")
 
 
 def listed(of):

@@ -22,11 +22,7 @@ DUE = 1000  # of those that it meets
 # The entry with the new one's id, the one with its key, and the one behind that.
 MEETINGS = {
     "a waiting task with its key": (None, "waiting", None),
-    "a task with its key that was delivered, or is being published, and still holds it": (
-        None,
-        "busy",
-        None,
-    ),
+    "a delivered task that holds its key": (None, "busy", None),
     "the same, and one that waits behind that": (None, "busy", "waiting"),
     "a waiting task with its id": ("waiting", None, None),
     "one with its id that is being published": ("leased", None, None),
@@ -61,7 +57,7 @@ def words(policy, own, holder, behind):
     if (earlier[0] == "kept") != (later[0] == "kept"):
         stays = "later" if earlier[0] == "kept" else "earlier"
         assert same[0] == "kept"
-        return f"of the two, the one due {stays} stays"
+        return f"the one due {stays} stays"
     assert earlier == same == later
     word, other = same
     return {
@@ -69,15 +65,18 @@ def words(policy, own, holder, behind):
         "held": "`KeyHeld`",
         "leased": "`InFlight`",
         "dead": "`AlreadyDead`",
-        "kept": "that one stays",
-        "waits": "that one gives way" if own or other else "it waits",
-        "behind": "the one behind gives way" if other else "it waits behind that one",
+        "kept": "it stays",
+        "waits": "it gives way" if own or other else "the new one waits",
+        "behind": "the one behind gives way" if other else "the new one waits behind it",
     }[word]
 
 
 def table():
     """The rows of the documentation's table."""
+    rows: dict[tuple[str, ...], list[str]] = {}
     for meeting, found in MEETINGS.items():
         cells = [words(policy, *found) for policy in POLICIES]
         assert cells[2] == cells[3], "replace and debounce differ in the due time only"
-        yield (meeting, *cells[:3], *cells[4:])
+        rows.setdefault((*cells[:3], *cells[4:]), []).append(meeting)
+    for cells, meetings in rows.items():
+        yield ("; ".join(meetings), *cells)

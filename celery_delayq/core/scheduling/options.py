@@ -186,7 +186,7 @@ class TaskOptions(TypedDict, total=False):
         Option(
             "When the key is free: once the task is `delivered` (the default); or `finished`: has "
             "run, retries included. Not for a canvas. [How long a key "
-            "holds](../guide/keys.md#how-long-a-key-holds).",
+            "holds](../guide/keys.md#one-task-runs).",
             " or ".join(_ENDS),
             _one_of(_ENDS),
         ),

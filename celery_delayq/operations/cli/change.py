@@ -32,7 +32,7 @@ from ..actions import ACTIONS, REFUSED, Action
 from ..edits import KEPT, Edit
 from ..finding import ids_from
 from ..selection import Edits, Released, RewritableSelection
-from ..typed_times import told
+from ..typed_times import MOVES, forms, told
 from .common import (
     Argument,
     CeleryCommand,
@@ -418,11 +418,7 @@ def _meant(ctx: click.Context, hint: str | None) -> click.UsageError | None:
 
 
 class _Reschedule(Change):
-    more = """
-    WHEN is a day and a time, 'tomorrow 9:00', 'mon 9:00', '26 Nov noon', or 2030-01-31T09:00; Unix
-    time in seconds; a delay from now, 'in 2 h', +30m, +1h30m, +90 (seconds); or one from a task's
-    due time, by:+30m, by:-1d. The units are s, m, h and d.
-    """
+    more = f"WHEN has one of these forms. {forms(MOVES)}"
     kind = _Moving
     options = (
         click.argument("when", type=TimeParam(due=True), cls=Argument, help="The time; see above."),

@@ -31,10 +31,12 @@ from ...core.tasks.selection import Selection
 from ...core.text import plain
 from .. import finding
 from ..typed_times import (
+    FILTERS,
     Ends,
     GivenSpan,
     GivenTime,
     TypedTimeError,
+    first_forms,
     is_day,
     overlap,
     read,
@@ -222,10 +224,7 @@ def _is_small(delayq: HasServices) -> bool:
 
 
 _WHEN = TimeParam(ago=True, days=True)
-_FORMS = (
-    "WHEN is a day (its begin), 'tomorrow 9:00', 'in 2 h' or +1h30m from now, -10m for ago, ISO "
-    "8601 text, or Unix time in seconds."
-)
+_FORMS = f"WHEN is {first_forms(FILTERS)}."
 _AGAIN = "This and the next three can be given more than once: any of the values is enough."
 _STATES = [name.lower() for name in STATES]
 
