@@ -3,6 +3,7 @@
 The suite does not build a release, which takes minutes.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -51,10 +52,10 @@ def commit(folder):
     git(folder, "commit", "-q", "--allow-empty", "-m", "one")
 
 
-def refusal(folder):
-    done = subprocess.run(
-        [folder / ".ci" / "release"], capture_output=True, text=True, check=False, timeout=60
-    )
+def refusal(folder, *address, env=None):
+    command = [folder / ".ci" / "release", *address]
+    env = {**os.environ, "DELAYQ_REPOSITORY": env or ""}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=env)
     assert (done.returncode, done.stdout) == (1, "")
     return done.stderr.strip()
 
@@ -85,3 +86,22 @@ def test_a_version_that_is_released_already_is_refused(checkout):
 def test_a_tag_of_another_version_is_refused(checkout):
     git(checkout, "tag", "v0.9.9")
     assert refusal(checkout) == f"the package is {VERSION}, and this commit has the tag v0.9.9"
+
+
+WANTED = (
+    "expected ./.ci/release https://HOST/OWNER/NAME, or that in DELAYQ_REPOSITORY: the README's "
+    "links lead there"
+)
+
+
+def test_a_release_without_the_repository_s_address_is_refused(checkout):
+    assert refusal(checkout) == f"the repository's address is missing; {WANTED}"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["example.org/shop/it", "http://example.org/shop/it", "https://example.org", "https://a/b/"],
+)
+def test_an_address_that_links_cannot_begin_with_is_refused(checkout, address):
+    said = f'the repository\'s address is "{address}"; {WANTED}'
+    assert refusal(checkout, address) == refusal(checkout, env=address) == said
