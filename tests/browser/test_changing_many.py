@@ -5,7 +5,6 @@ import re
 from playwright.sync_api import expect
 
 from celery_delayq.contrib.web import wsgi
-from tests.app.support import FAR, LONG_AGO
 from tests.browser.support import either_way, follow, press, says
 from tests.rules.support import every
 from tests.web.conftest import IDS
@@ -25,22 +24,6 @@ def test_the_ticked_tasks_are_changed(app, site, look, many, javascript):
 
     says(page, "2 tasks of 2 were cancelled.")
     assert left(app) == [task_id for task_id in IDS if task_id not in ("task-01", "task-04")]
-
-
-def test_all_tasks_on_a_page_are_ticked_at_once(app, site, look, many):
-    page = look(site, "/tasks?queue=mail")
-
-    page.get_by_role("checkbox", name="Tick all tasks on this page").check()
-    page.get_by_label("Change", exact=True).select_option("Reschedule")
-    page.get_by_label("New due time", exact=True).fill("by:+1h")
-    press(page, "Change the ticked…")
-    heading = page.get_by_role("heading", level=1)
-    expect(heading).to_have_text("Reschedule: 5 tasks, +1h from its due time?")
-    press(page, "Reschedule: 5 tasks")
-
-    says(page, "5 tasks of 5 were rescheduled.")
-    moved = {task.id for task in app.delayq.tasks() if task.due.timestamp() >= FAR + 3600}
-    assert moved == set(IDS[::2])
 
 
 def chosen(page):
@@ -100,22 +83,6 @@ def test_the_script_changes_all_that_match_despite_a_reload(app, site, look, man
 
 
 @either_way
-def test_a_queue_is_paused_and_resumed(app, site, look, scheduled, javascript):
-    scheduled("a", at=LONG_AGO, queue="mail")
-    page = look(site, "/paused", javascript=javascript)
-
-    page.get_by_label("What", exact=True).select_option("a queue")
-    page.get_by_label("Name of the queue or the task").fill("mail")
-    press(page, "Pause")
-    says(page, "queue mail is paused")
-    assert app.delayq.hand_over() == 0
-    press(page, "Resume queue mail")
-
-    says(page, "queue mail is resumed")
-    assert app.delayq.hand_over() == 1
-
-
-@either_way
 def test_each_button_of_a_rule_can_be_pressed(app, site, look, javascript):
     every(app.delayq, "digest", app.tasks["shop.remind"].s(1), "0 9 * * *", tz="Europe/Berlin")
     [run] = [task.id for task in app.delayq.tasks(tag="every:digest")]
@@ -141,41 +108,6 @@ def test_each_button_of_a_rule_can_be_pressed(app, site, look, javascript):
     says(page, "rule digest is removed")
 
     assert app.delayq.rules() == []
-
-
-@either_way
-def test_the_history_leads_to_a_task(app, site, look, scheduled, javascript):
-    scheduled("a", key="order:7")
-    scheduled("b")
-    app.delayq.cancel("b")
-    page = look(site, javascript=javascript)
-    page.get_by_role("navigation", name="Pages").get_by_role("link", name="History").click()
-    expect(page.get_by_role("row").nth(1)).to_contain_text("cancelled")
-    page.get_by_role("link", name="a", exact=True).click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("shop.remind")
-    expect(page.locator("[data-copy]")).to_have_text("a")
-
-
-@either_way
-def test_all_tasks_are_counted_queue_by_queue(site, look, many, javascript, limits):
-    limits(web_others_s=0)  # each step counts one queue
-    page = look(site, "/queues", javascript=javascript)
-    if not javascript:
-        to_the_end(page, page.get_by_role("link", name="Count on"))
-    expect(page.get_by_role("row", name="mail 5")).to_be_visible()
-    expect(page.get_by_role("row", name="celery 5")).to_be_visible()
-    expect(page.get_by_role("link", name="Count on")).to_have_count(0)
-
-
-def test_a_bar_of_the_chart_leads_to_its_tasks(app, site, look, scheduled):
-    now = app.delayq.counts().now_ms / 1000
-    scheduled("meant", at=now + 1800)
-    scheduled("later", at=now + 7200)
-    page = look(site)
-    page.get_by_role("link", name="Next hour, as a table").click()
-    page.get_by_role("table", name="By minutes").get_by_role("link", name="List them").click()
-    page.get_by_role("checkbox", name="Task meant").wait_for()
-    expect(page.get_by_role("checkbox", name="Task later")).to_have_count(0)
 
 
 def test_the_overview_loads_anew_by_itself_until_it_is_stopped(site, look, scheduled):

@@ -33,27 +33,6 @@ def test_from_the_overview_to_a_task_and_away_with_it(app, site, look, scheduled
     assert [task.id for task in app.delayq.tasks()] == ["other"]
 
 
-@either_way
-@pytest.mark.parametrize(
-    ("is_dead", "name", "said"),
-    [
-        (False, "Run now", "task a was made due now"),
-        (True, "Retry", "task a was made due now"),
-        (True, "Remove", "task a was removed"),
-    ],
-)
-def test_each_button_of_a_task_does_what_it_says(  # noqa: PLR0917
-    app, redis, site, look, scheduled, die, javascript, is_dead, name, said
-):
-    (die if is_dead else scheduled)("a")
-    redis.delete("full")
-    page = look(site, "/task?id=a", javascript=javascript)
-    press(page, name)
-    says(page, said)
-    assert app.delayq.counts().dead == 0
-    assert app.delayq.hand_over() == (name != "Remove")
-
-
 # The browser is in India; without its script, the app's own zone counts.
 @pytest.mark.parametrize(
     ("javascript", "typed", "due"),

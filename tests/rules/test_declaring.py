@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from tests.rules.support import later
 from tests.support.redis_server import RedisServer
 from tests.support.shards import SHARDS
 from tests.support.waiting import PATIENCE, eventually
@@ -68,17 +67,6 @@ def test_a_worker_that_takes_the_place_of_one_that_stopped_sets_its_own_plan_at_
 
 
 @pytest.mark.libraries
-def test_a_rule_goes_with_the_last_worker_that_says_it(project, start):
-    old = start("-P", "threads", **{"import": {"a": NOON, "b": NOON}})
-    start("-P", "threads", **{"import": {"b": NOON}})
-    eventually(lambda: found(project) == {"a": True, "b": True})
-    old.kill()
-    eventually(lambda: len(named(project)) == 2)
-    later(project.client, minutes=11)
-    eventually(lambda: found(project) == {"b": True}, LOOK)
-
-
-@pytest.mark.libraries
 def test_workers_set_their_rules_again_in_a_redis_that_comes_back_empty(project, start):
     workers = [start("-P", "threads", **{"import": {name: NOON}}) for name in ("a", "b")]
     eventually(lambda: found(project) == {"a": True, "b": True})
@@ -86,9 +74,3 @@ def test_workers_set_their_rules_again_in_a_redis_that_comes_back_empty(project,
     eventually(lambda: found(project) == {"a": True, "b": True}, LOOK)
     for worker in workers:
         worker.wait_log("the store was emptied: this worker sets the 1 rule again")
-
-
-def named(project):
-    [shard, *_] = project.delayq.services.scripts
-    fields = project.client.hkeys(shard.keys["rules_named"])
-    return [field for field in fields if field.startswith(b"@")]

@@ -67,18 +67,7 @@ def test_a_store_has_at_most_so_many_rules(delayq, report, limits):
     every(delayq, delayq.rules()[0].name, report.s(), NEW_YEAR, replace=True)
 
 
-# Runs.
-
-
-def test_the_next_run_can_be_skipped_and_one_more_made(delayq, report, redis):
-    rule = every(delayq, "r", report.s(7), HOUR, tags=["t"])
-    [task] = delayq.tasks()
-    assert rule.skip() == (task.id, task.due)
-    result = rule.run()
-    [task] = delayq.tasks()
-    assert (task.id, task.args, set(task.tags)) == (result.id, (7,), {"t", "every:r"})
-    assert task.due <= now(delayq)
-    assert delayq.rule("r").next[:2] == rule.next[1:]
+# The last run.
 
 
 def test_the_last_run_and_what_became_of_it(delayq, report, redis):

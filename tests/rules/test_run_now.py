@@ -98,9 +98,11 @@ def test_skips_stay(delayq, keyed, rule):
 
 
 def test_a_rule_without_a_key_runs_beside_its_next_run(delayq, report):
-    rule = every(delayq, "n", report.s(7), HOUR)
+    rule = every(delayq, "n", report.s(7), HOUR, tags=["t"])
     before = runs(delayq, "n")
-    rule.run()
+    made = rule.run()
     assert len(runs(delayq, "n")) == 2
     assert delayq.rule("n").next[0] == before[0]
-    assert timedelta(0) <= now(delayq) - runs(delayq, "n")[0] < timedelta(minutes=1)
+    task = delayq.get(made.id)
+    assert (task.args, {*task.tags}) == ((7,), {"t", "every:n"})
+    assert timedelta(0) <= now(delayq) - task.due < timedelta(minutes=1)

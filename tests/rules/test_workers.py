@@ -4,7 +4,7 @@ import json
 import time
 from collections import Counter
 from datetime import timedelta
-from itertools import pairwise, takewhile
+from itertools import pairwise
 
 import pytest
 
@@ -60,29 +60,6 @@ def test_no_slot_is_doubled_or_left_out_though_a_worker_is_killed(project, start
     assert max(Counter(ids(project, What.HANDED_OVER)).values()) == 1
     # A task that the killed worker had acknowledged does not run: that is Celery's part.
     assert max(len(project.runs(task_id)) for task_id in ids(project, What.HANDED_OVER)) == 1
-
-
-def test_a_worker_writes_what_no_caller_has(project, start):
-    delayq = project.delayq
-    delayq.every("tick", project.tasks["note"].s(), timedelta(seconds=2))
-    delayq.select(tag="every:tick").cancel()
-    [(shard, found)] = [
-        (shard, row)
-        for shard in delayq.services.scripts
-        if (row := project.client.hget(shard.keys["rules"], "tick"))
-    ]
-    at = (delayq.counts().now_ms // 1000 - 3600) * 1000
-    row = {**json.loads(found), "last": str(at), "flags": "-"}
-    project.client.hset(shard.keys["rules"], "tick", json.dumps(row))
-    project.client.zadd(shard.keys["rules_next"], {"tick": 0})
-
-    start()
-
-    # Of an hour, one that was missed; and those that come.
-    eventually(lambda: len(ids(project, What.HANDED_OVER)) >= 2)
-    since = takewhile(lambda event: event.what is not What.CANCELLED, delayq.history())
-    dues = [event.due for event in since if event.what is What.SCHEDULED]
-    assert len({*dues}) == len(dues) > 20
 
 
 # Where the user's code runs.

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 
 from celery_delayq.core.store import scripts
 from celery_delayq.core.store.scripts import (
@@ -25,15 +24,6 @@ PRELUDE = {
     name: (scripts.FOLDER / "prelude" / f"{name}.lua").read_text("utf-8")
     for name in scripts.PRELUDE
 }
-
-
-def scripts_in(folder: Path) -> dict[str, Script]:
-    """Return the scripts of another version of these files, by their names."""
-    shared = Prelude(
-        (folder / "prelude" / f"{name}.lua").read_text("utf-8") for name in scripts.PRELUDE
-    )
-    texts = {path.stem: path.read_text("utf-8") for path in folder.glob("*.lua")}
-    return {name: Script.parse(name, shared, text) for name, text in texts.items()}
 
 
 def altered(change: Callable[[str], str]) -> dict[str, Script]:

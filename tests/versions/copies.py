@@ -13,15 +13,6 @@ HERE = Path(__file__).parent
 
 Changes = Mapping[str, Mapping[str, str]]
 
-#: The same, but each script has another SHA.
-OTHER_SCRIPTS: Changes = {
-    "core/store/lua/prelude/record.lua": {
-        "local function clock_us()\n": "local function clock_us()\n  local later = true\n",
-        "local function header_end_of(record)\n": (
-            "local function header_end_of(record)\n  local later = true\n"
-        ),
-    }
-}
 #: It reads records and rules of format 2 as well, and writes them if the store may have them:
 #: messages stand backwards, behind another letter, and plans behind another number.
 OTHER_RECORDS: Changes = {

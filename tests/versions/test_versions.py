@@ -16,11 +16,9 @@ from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.care.migration import format_of, upgrade
 from celery_delayq.contrib.care.migration import formats as formats_of
 from celery_delayq.contrib.rules import beside_scanner, face
-from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import InvalidOption, UnreadableRecord
 from tests.app.support import FAR, LONG_AGO
 from tests.app.test_canvas_launch import run_message
-from tests.support.lua_files import scripts_in
 from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 from tests.versions import copies
@@ -43,7 +41,6 @@ ALLOWED = 120  # seconds for a process to finish its work, which is some seconds
 def versions(tmp_path_factory):
     """Folders of copies, by their difference."""
     changes = {
-        "scripts": copies.OTHER_SCRIPTS,
         "records": copies.OTHER_RECORDS,
         "layout": copies.OTHER_LAYOUT,
         "data": copies.ADDED_DATA,
@@ -119,36 +116,6 @@ def delayq(make_app, redis_url):
 
 def pushed(redis):
     return Counter(json.loads(one)["headers"]["id"] for one in redis.lrange("celery", 0, -1))
-
-
-def test_a_copy_with_other_scripts_is_one(versions):
-    ours = load()
-    theirs = scripts_in(versions["scripts"] / "celery_delayq" / "core" / "store" / "lua")
-
-    # Except for the few that need neither the time nor the form of a record.
-    changed = {name for name in ours if ours[name].sha != theirs[name].sha}
-    assert changed >= {"schedule", "cancel", "reschedule", "rewrite", "find", "hand_over", "claim"}
-
-
-# Four processes, and due times spread over two seconds.
-def test_with_other_scripts_alone_each_task_goes_exactly_once(versions, start, delayq, redis):
-    scanners = [start(folder, "scanner") for folder in (None, versions["scripts"])]
-    for scanner in scanners:
-        scanner.wait_log("scanning", ALLOWED)
-
-    callers = {
-        name: start(folder, "caller", name, f"{COUNT}")
-        for name, folder in (("old", None), ("new", versions["scripts"]))
-    }
-    cancelled = [one for caller in callers.values() for one in said(caller)[0]]
-
-    eventually(lambda: not delayq.counts().scheduled)
-    ids = {f"{name}-{number}" for name in callers for number in range(COUNT)}
-    assert len(cancelled) == len({*cancelled}) > 0  # few, on a slow machine
-    assert pushed(redis) == Counter(ids - {*cancelled})
-    assert not [*delayq.check()]
-    for scanner in scanners:
-        assert scanner.stop(SIGTERM, ALLOWED) == 0, scanner.lines
 
 
 @pytest.fixture

@@ -263,15 +263,6 @@ def test_the_dead_are_retried_or_removed_together(app, browser, die, scheduled):
     assert {*left(app)} == {value.split()[1], "waits"}
 
 
-def test_a_reader_counts_nothing_and_changes_nothing(app, browse, browser, many):
-    action = counted(browser, {}, action="cancel").action_with("foot-buttons")
-    reader = browse(app, allow=lambda _: "read")
-    assert 'name="one"' not in reader.get("/tasks").html
-    for path in (action, "/all?queue=mail", "/selected"):
-        assert reader.post(path, action="cancel").status == 403
-    assert left(app) == IDS
-
-
 # The sender of a step, and the fields that go along.
 
 

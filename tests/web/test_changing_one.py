@@ -32,11 +32,8 @@ def test_a_task_is_cancelled_or_runs_now(app, browser, task, action, said):
     ("form", "due"),
     [
         ({"value": "2100-01-02T00:00Z"}, FAR + 86400),
-        ({"value": "2100-01-02T00:00"}, FAR + 86400),
         ({"value": "2100-01-02T01:00", "zone": "Europe/Berlin"}, FAR + 86400),
         ({"value": " by:+1h "}, FAR + 3600),
-        ({"value": "by:-1h30m"}, FAR - 5400),
-        ({"value": str(FAR + 5), "zone": ""}, FAR + 5),
     ],
 )
 def test_a_task_is_moved_to_a_time_in_the_zone_or_by_a_span(app, browser, task, form, due):
@@ -63,9 +60,7 @@ def test_a_typed_time_is_told_back_before_a_button_does_it(app, browser, schedul
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("soon", "'soon' is not a time; expected one before 2255-06-05: "),
         ("tomorow 9:00", "'tomorow 9:00' is not a time; did you mean tomorrow 9:00?"),
-        ("3/4/2100 9:00", "'3/4/2100 9:00' can mean two times; type 2100-"),
         ('"><script>', "'\"><script>' is not a time; "),
     ],
 )
@@ -124,7 +119,6 @@ LONG = '["' + "x" * 5_000
     ("wrong", "text", "said"),
     [
         ("args", "[2", "args is '[2'; expected JSON"),
-        ("args", "3", "args is 3; expected a list or a tuple"),
         ("args", LONG, "args is '"),  # no URL has room for it
         ("kwargs", "{", "kwargs is '{'; expected JSON"),
         ("priority", "high", "priority is 'high'; expected a whole number from 0 to 255"),

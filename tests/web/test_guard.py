@@ -9,6 +9,8 @@ from werkzeug.utils import redirect
 from werkzeug.wrappers import Request
 
 from celery_delayq.contrib.web import wsgi
+from tests.app.support import LONG_AGO
+from tests.web.support import counted
 
 CHANGE = {"action": "cancel"}
 
@@ -37,13 +39,51 @@ def test_allow_may_ask_for_a_login(app, browse):
     assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
 
 
-def test_a_reader_changes_nothing(app, browse, task):
-    browser = browse(app, allow=lambda _: "read")
-    assert 'method="post"' not in browser.get("/task?id=a").html
-    page = browser.post("/task?id=a", **CHANGE)
-    assert page.status == 403
-    assert page.said == "you may look, but not change anything; nothing was changed"
-    assert app.delayq.get("a") is not None
+@pytest.fixture
+def some_of_each(app, browser, scheduled):
+    """Something to change on each page; the page of a step that works a selection off."""
+    scheduled("a")
+    scheduled("gone")
+    app.delayq.cancel("gone")
+    scheduled("holder", at=LONG_AGO, key="k", unique_until="finished")
+    app.delayq.hand_over()
+    app.delayq.every("r", app.tasks["shop.remind"].s(1), "0 9 * * *")
+    app.delayq.pause(queue="mail")
+    return counted(browser, {}, action="cancel").action_with("foot-buttons")
+
+
+SEEN = ("/task?id=a", "/tasks", "/paused", "/paused?kind=everything&asks=pause", "/key?key=k")
+SEEN += ("/keys", "/rules?only=r&asks=1", "/task?id=gone")
+SENT = {
+    "/task?id=a": [CHANGE],
+    "/all?queue=mail": [CHANGE],
+    "/selected": [CHANGE],
+    "/undo": [{"one": "gone"}],
+    "/paused": [{"action": "pause", "kind": "everything", "sure": "1"}],
+    "/key?key=k&seen=x": [{"action": "free"}],
+    "/rules?rule=r": [
+        {"action": action, "sure": "1"}
+        for action in ("skip", "edit", "back_to_code", "run", "pause", "remove")
+    ],
+}
+
+
+def test_a_reader_sees_no_form_and_changes_nothing(app, browse, some_of_each):
+    browser, before = browse(app, allow=lambda _: "read"), [*app.delayq.dump()]
+    for path in SEEN:
+        page = browser.get(path)
+        assert page.status == 200
+        # The form around a list has no field and no button for a reader.
+        assert ('method="post"' in page.html) == (path == "/tasks"), path
+        assert 'name="one"' not in page.html
+        assert "Free" not in page.text
+    for path, forms in {**SENT, some_of_each: [CHANGE]}.items():
+        for form in forms:
+            page = browser.post(path, **form)
+            assert (page.status, path) == (403, path)
+            assert page.said == "you may look, but not change anything; nothing was changed"
+    after = [*app.delayq.dump()]
+    assert after[1:] == before[1:]  # without the time of the dump
 
 
 NO_SITE = {"Sec-Fetch-Site": None}

@@ -395,13 +395,6 @@ def test_keys_go_on_page_by_page(browser, limits):
     assert "q=cart" in pages[0].url(NEXT)
 
 
-@pytest.mark.usefixtures("held")
-def test_a_reader_frees_no_key_of_the_list(app, browse):
-    page = browse(app, allow=lambda _: "read").get("/keys")
-    assert "3 keys are held" in page.text
-    assert "Free" not in page.text
-
-
 def test_without_a_held_key_the_page_says_so_and_a_place_that_is_none_is_an_error(browser):
     assert "No key is held after a delivery" in browser.get("/keys").text
     assert browser.get("/keys", place="7:x").status == 400

@@ -418,23 +418,6 @@ def test_a_run_whose_arguments_do_not_fit_its_task_is_refused(app, browser, dige
     assert "expected arguments that fit the task" in page.said
 
 
-def test_a_reader_changes_no_rule(app, browse, digest):
-    reader = browse(app, allow=lambda _: "read")
-    page = reader.get("/rules?only=digest&asks=1")
-    assert names(page) == ["digest"]
-    assert 'method="post"' not in page.html
-    for action in ("skip", "edit", "back_to_code", "run", "pause", "remove"):
-        assert reader.post("/rules?rule=digest", action=action, sure="1").status == 403
-    assert len(waiting(app, "digest")) == 1
-
-
-def test_a_form_from_elsewhere_changes_no_rule(app, browser, digest):
-    path = act(browser.get("/rules"), "digest")
-    page = browser.post(path, headers={"Sec-Fetch-Site": "cross-site"}, action="pause")
-    assert page.status == 403
-    assert not app.delayq.rule("digest").is_paused
-
-
 @pytest.mark.parametrize("name", [HOSTILE, LONG, " ", "a+b", "{rule}"])
 def test_a_rule_may_have_a_name_of_any_characters(app, browser, every, name):
     every(name, tags=[HOSTILE])

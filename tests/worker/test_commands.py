@@ -61,14 +61,6 @@ def test_inspect_delayq_shows_the_store_as_each_worker_sees_it(pair):
     held.cancel()
 
 
-def test_the_app_s_control_inspects_the_store_too(pair):
-    pair.delayq.pause(queue="other")
-    shown = pair.app.control.inspect(destination=pair.names, timeout=PATIENCE).delayq()
-    assert sorted(shown) == pair.names
-    assert [[one["queue"] for one in told["pauses"]] for told in shown.values()] == [["other"]] * 2
-    pair.delayq.resume(queue="other")
-
-
 def test_inspect_scheduled_shows_waiting_tasks(crew):
     result = crew.tasks["note"].s(1, "two").set(priority=3).delay_for(3600)
 

@@ -30,17 +30,6 @@ def test_a_second_worker_runs_all_that_a_killed_one_left(make_project, start_wor
     assert second.running
 
 
-def test_tasks_that_fell_due_without_a_worker_run_when_one_comes(make_project, start_worker):
-    project = make_project()
-    results = [project.tasks["note"].delay_for(delay) for delay in (0, 0.1, 0.2)]
-    last = results[-1].due.timestamp()
-    eventually(lambda: project.client.time()[0] > last)
-    assert project.queued() == 0
-    start_worker(TASKS, "-P", "solo", env=project.env)
-    runs = [run for result in results for run in project.wait_runs(result)]
-    assert [run["at"] for run in runs] == sorted(run["at"] for run in runs)
-
-
 @pytest.mark.parametrize("how", ["refuse", "stall"])
 def test_a_worker_starts_while_the_store_is_away_and_recovers(make_project, start_worker, how):
     with RedisServer() as store, Proxy(store.port) as proxy:
