@@ -4,7 +4,6 @@ import re
 
 from playwright.sync_api import expect
 
-from celery_delayq.contrib.web import wsgi
 from tests.browser.support import either_way, follow, press, says
 from tests.rules.support import every
 from tests.web.conftest import IDS
@@ -125,16 +124,3 @@ def test_the_overview_loads_anew_by_itself_until_it_is_stopped(site, look, sched
     page.on("request", lambda request: requests.append(request.url))
     page.clock.run_for(60_000)
     assert requests == []
-
-
-def test_a_page_comes_back_with_redis(delayq_app, start_redis, serve, look, limits):
-    limits(web_again_s=1)
-    redis = start_redis()
-    app = delayq_app(redis.url())
-    redis.stop()
-    page = look(serve(wsgi(app.delayq, allow=lambda _: "read")), allows=["503"])
-    heading = page.get_by_role("heading", level=1)
-
-    expect(heading).to_have_text("Redis is away")
-    redis.start()
-    expect(heading).to_have_text("One thing needs a look")

@@ -122,17 +122,6 @@ def test_the_whole_overview_of_a_shop_is_seen_at_once(app, redis, site, look):
         expect(page.get_by_role("region", name=name, exact=True)).to_be_in_viewport(ratio=1)
 
 
-def test_on_a_phone_each_filter_is_a_chip_that_a_link_takes_away(filled, site, look):
-    page = look(site, "/tasks?queue=billing&tag=renewal", width=360)
-    expect(page.locator(".chip > span")).to_have_text(["queue:billing", "tag:renewal"])
-    follow(page, page.get_by_role("link", name="Without queue:billing"))
-    expect(page.locator(".chip > span")).to_have_text(["tag:renewal"])
-    page.get_by_label("Search: ").fill("task:shop.renew_subscription")
-    follow(page, page.get_by_role("button", name="Search"))
-    chips = ["task:shop.renew_subscription", "tag:renewal"]
-    expect(page.locator(".chip > span")).to_have_text(chips)
-
-
 def test_a_chart_says_what_a_bar_means_in_the_zone_and_words_of_the_viewer(filled, site, look):
     page = look(site)
     hour, week = page.locator("svg[data-of=hour]"), page.locator("svg[data-of=week]")

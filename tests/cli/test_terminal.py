@@ -20,7 +20,7 @@ from tests.support.places import at
 from tests.support.terminal import Terminal, lines_of
 
 UUID = "8b0ce8b4-1f0f-4cd5-9a1c-9d1f7b6f7a53"
-WIDTHS = [60, 80, 160]
+WIDTHS = [60, 80]
 COLOUR = "\x1b["
 
 

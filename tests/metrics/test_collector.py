@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from celery_delayq import __version__
 from celery_delayq.contrib.metrics import Collector, watch
@@ -22,7 +21,7 @@ from celery_delayq.core.store import Counts, Pause
 from celery_delayq.operations.health import Sight, quick, seen
 from celery_delayq.operations.queues import QueueCounts
 from celery_delayq.operations.status import ScannerSeen, Status
-from tests.app.support import FAR, redis_ms
+from tests.app.support import redis_ms
 from tests.metrics.support import Scrape
 from tests.support.places import at
 from tests.support.waiting import PATIENCE, eventually
@@ -124,12 +123,6 @@ def test_an_empty_store_is_never_overdue_and_has_no_next_due_time(collector, scr
         "queue_waiting_tasks",
         "queue_overdue_tasks",
     }
-
-
-def test_each_scrape_reads_anew(app, collector, scrape):
-    assert scrape()["waiting_tasks"] == 0
-    app.send_task("t", delayq_at=FAR)
-    assert scrape()["waiting_tasks"] == 1
 
 
 def test_the_hundred_largest_queues_have_labels_and_the_others_are_summed():
@@ -307,15 +300,3 @@ def test_settings_that_are_wrong_do_not_spoil_a_scrape(delayq_app, registry, cap
 def test_a_child_waits_for_no_reading_of_its_parent(collector, scrape):
     collector._reading = os.getpid() + 1, Future()
     assert scrape()["store_up"] == 1
-
-
-def test_two_apps_have_a_registry_each(app, delayq_app, url):
-    app.send_task("t", delayq_at=FAR)
-    other = delayq_app(url, delayq_prefix="other")
-    found = []
-    for one in (app, other):
-        registry = CollectorRegistry()
-        registry.register(Collector(one.delayq))
-        found.append(Scrape.of(registry)["waiting_tasks"])
-
-    assert found == [1, 0]

@@ -55,50 +55,41 @@ def test_a_run_that_is_skipped_before_it_is_written_never_is(delayq, report, red
     assert coming(delayq)[0] == rule.next[1]
 
 
+def to_and_fro(delayq, _redis):
+    delayq.rule("r").pause()
+    assert delayq.rule("r").next == ()
+    delayq.rule("r").resume()
+
+
+def edited_and_back(delayq, _redis):
+    for schedule in ("0 10 * * *", DAILY):
+        delayq.rule("r").edit(schedule)
+        write(delayq)
+    assert delayq.rule("r").back_to_code() is not None
+
+
+def dumped_and_loaded(delayq, redis):
+    lines = [json.dumps(line) for line in delayq.dump()]
+    redis.flushdb()
+    delayq.load(lines)
+    to_and_fro(delayq, redis)
+
+
 @pytest.mark.parametrize("is_written", [True, False], ids=["written", "not written"])
-def test_a_pause_and_a_resume_do_not_bring_it_back(delayq, report, is_written):
-    delayq.every("r", report.s(7), HOUR)
+@pytest.mark.parametrize("jitter", [0, 600], ids=["no jitter", "jitter"])
+@pytest.mark.parametrize("way", [to_and_fro, edited_and_back, dumped_and_loaded])
+def test_a_skipped_run_does_not_come_back_whatever_becomes_of_the_rule(  # noqa: PLR0917
+    delayq, report, redis, way, jitter, is_written
+):
+    delayq.every("r", report.s(7), DAILY, jitter=jitter)
     if is_written:
         write(delayq)
     rule = delayq.rule("r")
     skipped = rule.skip()
-    rule.pause()
-    assert delayq.rule("r").next == ()
-    rule.resume()
+    assert skipped.due == rule.next[0]
+    way(delayq, redis)
     write(delayq)
     assert skipped.due not in [*runs(delayq), *coming(delayq)]
-    assert coming(delayq)[0] == rule.next[1]
-
-
-def test_an_edit_back_and_forth_does_not_bring_it_back(delayq, rule):
-    rule.skip()
-    delayq.rule("r").edit("0 10 * * *")
-    write(delayq)
-    delayq.rule("r").edit(DAILY)
-    write(delayq)
-    assert coming(delayq)[0] == rule.next[1]
-    delayq.rule("r").back_to_code()
-    write(delayq)
-    assert coming(delayq)[0] == rule.next[1]
-
-
-def test_a_dump_and_a_load_do_not_bring_it_back(delayq, rule, redis):
-    rule.skip()
-    lines = [json.dumps(line) for line in delayq.dump()]
-    redis.flushdb()
-    delayq.load(lines)
-    delayq.rule("r").pause()
-    delayq.rule("r").resume()
-    write(delayq)
-    assert coming(delayq)[0] == rule.next[1]
-
-
-def test_a_rule_with_jitter_skips_by_its_slot(delayq, report):
-    rule = every(delayq, "r", report.s(7), HOUR, jitter=600)
-    assert rule.skip().due == rule.next[0]
-    rule.pause()
-    rule.resume()
-    write(delayq)
     assert coming(delayq)[0] == rule.next[1]
 
 

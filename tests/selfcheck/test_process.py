@@ -140,27 +140,12 @@ def test_a_process_that_ignores_term_is_killed_at_the_deadline_and_reported(star
 
 
 @each_way
-def test_a_paused_process_can_be_stopped(waiting):
-    waiting.pause()
-    assert waiting.stop() == -signal.SIGTERM
-
-
-@each_way
 def test_kill_reaches_the_children_and_the_output_ends(start, plain):
     process = start(HAS_CHILD, plain=plain)
     child = int(process.wait_log(r"child (\d+)")[1])
     process.kill()
     assert process._wait_end(0)
     eventually(lambda: not alive(child))
-
-
-@each_way
-def test_two_at_a_time_are_two(waiting, start, plain):
-    second = start(WAITS, plain=plain)
-    second.wait_log("up")
-    waiting.kill()
-    assert second.running
-    assert second.stop() == -signal.SIGTERM
 
 
 @each_way

@@ -43,23 +43,6 @@ def test_the_same_group_by_both_urls_in_another_order_is_direct(group, make_dela
     through(delayq)
 
 
-DIFFERS = {
-    "database": lambda group: {"delayq_url": group.url(db=1)},
-    "name": lambda group: {"delayq_transport_options": {**group.options, "master_name": "another"}},
-    "sentinels": lambda group: {"delayq_url": group.url(sentinels=(0, 1))},
-    "scheme": lambda group: {"delayq_url": f"redis://127.0.0.1:{group.master.port}/0"},
-}
-
-
-@pytest.mark.parametrize("differs", DIFFERS)
-def test_tasks_are_relayed_if_store_and_broker_differ(group, make_delayq, differs):
-    same = {"delayq_url": group.url(), "delayq_transport_options": group.options}
-
-    delayq = make_delayq(group, **same | DIFFERS[differs](group))
-
-    assert not delayq.services.store_is_broker
-
-
 def test_a_relay_from_another_database_of_the_group_arrives(group, make_delayq):
     delayq = make_delayq(group, delayq_url=group.url(db=1), delayq_transport_options=group.options)
 

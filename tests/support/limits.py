@@ -114,7 +114,6 @@ LIMITS = {
     "web_history_shown": "contrib.web.past.EVENTS",
     "web_keys_shown": "contrib.web.store_views.SHOWN",
     "web_bulk_s": "contrib.web.many.SECOND",
-    "web_again_s": "contrib.web.app.AGAIN",
 }
 
 

@@ -42,6 +42,7 @@ def test_allow_may_ask_for_a_login(app, browse):
 @pytest.fixture
 def some_of_each(app, browser, scheduled):
     """Something to change on each page; the page of a step that works a selection off."""
+    app.conf.delayq_undo = (3600, 100)
     scheduled("a")
     scheduled("gone")
     app.delayq.cancel("gone")
@@ -53,7 +54,7 @@ def some_of_each(app, browser, scheduled):
 
 
 SEEN = ("/task?id=a", "/tasks", "/paused", "/paused?kind=everything&asks=pause", "/key?key=k")
-SEEN += ("/keys", "/rules?only=r&asks=1", "/task?id=gone")
+SEEN += ("/keys", "/rules?only=r", "/rules?only=r&asks=1", "/task?id=gone")
 SENT = {
     "/task?id=a": [CHANGE],
     "/all?queue=mail": [CHANGE],

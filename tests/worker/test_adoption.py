@@ -43,7 +43,7 @@ def prefetch(project):
     return eventually(inspect.stats)[project.worker.name]["prefetch_count"]
 
 
-@pytest.fixture(scope="module", params=["prefork", "threads", "solo", "gevent"])
+@pytest.fixture(scope="module", params=["prefork", "gevent"])
 def project(request, standing, server, broker):
     return standing("-P", request.param, "-c", "2", **conf_of(broker, server))
 

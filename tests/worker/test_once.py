@@ -132,20 +132,6 @@ def test_a_retry_is_a_hand_over_of_its_own(project):
     assert [(run["attempt"], run["retries"]) for run in project.runs(result)] == [(2, 0), (1, 1)]
 
 
-def test_a_retry_keeps_the_option_of_its_call(make_relayed, start_worker):
-    project = make_relayed(delayq_once=False, delayq_capture_eta=True)
-    worker = start_worker(TASKS, "-P", "solo", ALONE, env=project.env)
-    result = project.tasks["persist"].apply_async((1, 3600), delayq_after=0, delayq_once=True)
-    publish(project.delayq, *attempts_at(project.delayq, result.id, 1))
-    eventually(lambda: project.delayq.reschedule(result.id, after=0))
-
-    publish(project.delayq, *attempts_at(project.delayq, result.id, 2))
-
-    wait_dropped(project, result, 2, 1, worker)
-    project.wait_runs(result, 2)
-    assert [run["attempt"] for run in project.runs(result)] == [1, 1]
-
-
 def test_a_canvas_is_applied_once(project):
     add, total = project.tasks["add"], project.tasks["total"]
     result = chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(0)

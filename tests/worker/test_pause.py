@@ -13,28 +13,6 @@ pytestmark = pytest.mark.libraries
 RATE, TASKS_DUE = 20, 60
 
 
-@pytest.fixture
-def paused(crew):
-    """The project with its queue paused."""
-    crew.delayq.pause(queue=crew.queue)
-    yield crew
-    crew.delayq.resume(queue=crew.queue)
-
-
-def test_a_paused_task_does_not_run_until_it_is_resumed(paused):
-    note = paused.tasks["note"]
-    held = [note.delay_for(0.01 * step, step) for step in range(3)]
-    for result in held:
-        eventually(lambda result=result: paused.delayq.state(result.id) is State.PAUSED)
-    other = note.apply_async((), queue=paused.queue)
-    paused.wait_runs(other)
-    assert [paused.runs(result) for result in held] == [[], [], []]
-
-    assert paused.delayq.resume(queue=paused.queue)
-
-    assert [result.get(timeout=30) for result in held] == [[0], [1], [2]]
-
-
 def test_a_task_that_is_too_late_does_not_run_and_its_caller_gets_an_error(crew):
     crew.delayq.pause(queue=crew.queue, late=True)
     try:
