@@ -204,9 +204,8 @@ SETTINGS: tuple[Setting, ...] = (
         604_800,
         "seconds",
         "a number of seconds from 1 to 31536000, or None",
-        "How long a task that no worker knows goes back into the store, until it is dead; `None`: "
-        "workers discard it, as in plain Celery. See "
-        "[What a worker does not know](../operate/deploys.md#what-a-worker-does-not-know).",
+        "How long a task that [no worker knows](../operate/deploys.md#what-a-worker-does-not-know) "
+        "goes back into the store, until it is dead; `None`: workers discard it, as Celery does.",
         lambda value: value is None or _number(1, 31_536_000)(value),
     ),
     Setting(
@@ -230,8 +229,8 @@ SETTINGS: tuple[Setting, ...] = (
         0,
         "events",
         f"a whole number of events from 0 to {LONGEST_HISTORY}",
-        "How many events of tasks `delayq.history()` keeps, and as many changes of many and tasks "
-        "of these changes, see [Who did what](../reference/signals.md#who-did-what); 0 keeps none.",
+        "How many events of tasks the [history](../reference/signals.md#who-did-what) keeps, and "
+        "as many changes of many, and tasks of these; 0 keeps none.",
         _number(0, LONGEST_HISTORY, whole=True),
     ),
     Setting(
@@ -248,8 +247,7 @@ SETTINGS: tuple[Setting, ...] = (
         "seconds and tasks",
         "(seconds, tasks), with seconds from 60 to 2592000 and a whole number of tasks from 10000 "
         "to 100000000",
-        "How long, and of how many tasks, the store remembers how they left it, see "
-        "[below](#how-long-answers-last).",
+        "How long, and for how many tasks, [answers last](#how-long-answers-last).",
         _is_memory,
     ),
     Setting(
@@ -258,9 +256,9 @@ SETTINGS: tuple[Setting, ...] = (
         "seconds and tasks",
         "(seconds, tasks), with seconds from 60 to 2592000 and a whole number of tasks from 1 to "
         "100000; or 0",
-        "How long, and of how many tasks, an undo can bring back what was cancelled, or moved by a "
-        "change of many; 0 keeps nothing. If processes differ, the largest one counts, see "
-        "[Undo](../guide/change.md#undo).",
+        "How long, and for how many tasks, an [undo](../guide/change.md#undo) can bring back what "
+        "was cancelled, or moved by a change of many; 0 keeps nothing. If processes differ, the "
+        "largest one counts.",
         _is_undo,
     ),
     Setting(
@@ -268,8 +266,8 @@ SETTINGS: tuple[Setting, ...] = (
         False,
         "true or false",
         "true or false",
-        "Workers make rules of `beat_schedule` and `add_periodic_task`, so you need no beat "
-        "process, see [From beat](../coming-from/from-beat.md); needs `celery_delayq[rules]`.",
+        "Workers make rules of `beat_schedule` and `add_periodic_task`, [without a beat "
+        "process](../coming-from/from-beat.md); needs `celery_delayq[rules]`.",
         lambda value: isinstance(value, bool),
     ),
     Setting(

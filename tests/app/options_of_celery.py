@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-IN_MESSAGE = "has it in its message, as Celery puts it there"
-THE_SAME = "does not differ: it belongs to the call's result, or Celery sets it itself"
+IN_MESSAGE = "it is in the message, as Celery puts it there"
+THE_SAME = "it does not differ: it belongs to the call's result, or Celery sets it itself"
 
 #: Names of options -> what becomes of them.
 OF_CELERY = {
@@ -15,27 +15,23 @@ OF_CELERY = {
     "argsrepr kwargsrepr origin stamped_headers headers serializer compression priority "
     "delivery_mode correlation_id message_id timestamp type user_id app_id cluster_id": IN_MESSAGE,
     "name queue exchange exchange_type routing_key route_name router task_type": (
-        "is routed by it at the call"
+        "the task is routed by it at the call"
     ),
-    "declare": "is delivered after these are declared",
-    "expires": "expires so long after its due time, if it is relative",
-    "expiration": "is kept in a queue of RabbitMQ for so long, from its delivery",
+    "declare": "these are declared before the delivery",
+    "expires": "a relative one counts from the due time",
+    "expiration": "the time in a queue of RabbitMQ counts from the delivery",
     "countdown eta now timezone": (
-        "is due then, if the call is captured; beside a time of this package, `countdown` and "
-        "`eta` are `InvalidOption`"
+        "the due time of a captured call; beside a time of this package, the first two raise "
+        "`InvalidOption`"
     ),
-    "retry retry_policy": (
-        "is written to the store again that often, if Redis refuses the connection"
-    ),
-    "mandatory": "is always delivered so: a missing queue is an error, and it is tried again",
-    "timeout confirm_timeout": "has the scanner's time limits: the call waits for no broker",
+    "retry retry_policy": "how often the call tries a store that refuses the connection",
+    "mandatory": "always set: a missing queue is an error, and the delivery is tried again",
+    "timeout confirm_timeout": "the scanner's limits count, as the call waits for no broker",
     "connection producer publisher": (
-        "must go to the app's broker: to another one, a captured call is left to Celery, any other "
-        "is `InvalidOption`"
+        "of the app's broker only: with another one, a captured call is left to Celery, and any "
+        "other raises `InvalidOption`"
     ),
-    "immediate event_dispatcher": (
-        "cannot have it: a captured call is left to Celery, any other is `InvalidOption`"
-    ),
+    "immediate event_dispatcher": "not possible: the same happens",
     "result_cls add_to_parent body content_type content_encoding callbacks errbacks "
     "create_sent_event": THE_SAME,
 }

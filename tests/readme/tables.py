@@ -146,11 +146,20 @@ def _lists() -> Iterator[Passage]:
         ("`DelayQ`", _members(DelayQ), "\n## "),
         ("Results", _members(ScheduledResult, besides=DelayQ), "\nAnd "),
         ("Selections", _members(RewritableSelection), "\n## "),
-        ("Tasks that you read", _fields(ScheduledTask) + _members(ScheduledTask), ""),
+        (
+            "Tasks that you read\n\nEach has `id`, `due`, `created` and `state`, and:",
+            _fields(ScheduledTask) + _members(ScheduledTask),
+            "",
+        ),
     ):
         yield Passage(api, f"## {title}\n\n", _list(rows), behind)
     yield Passage(errors_page, "as well:\n\n", _list(_errors()), "\n## ")
+    yield Passage(page("reference/signals"), "it brings:\n\n", _list(_signals()), "\nReal ")
+    yield Passage(
+        page("reference/options"), "in a scheduled task:\n\n", _list(_of_celery()), "\nAll others"
+    )
     yield Passage(errors_page, "errors:\n\n", _list(_messages()), "\nWarnings")
+    yield Passage(page("reference/cli"), "examples.\n\n", _list(_commands()), "\n```")
     for kind, behind in (("gauge", "\n## "), ("counter", "\n## "), ("histogram", "\n## ")):
         title = f"## {kind.capitalize()}s\n\n"
         yield Passage(metrics_page, title, _list(_metrics(kind)), behind)
@@ -162,6 +171,15 @@ def _lists() -> Iterator[Passage]:
 def _list(rows: Iterable[Row]) -> str:
     """A list in Markdown."""
     return "".join(f"- {': '.join(row)}\n" for row in rows)
+
+
+def _of_celery() -> tuple[Row, ...]:
+    """Celery's options that differ in a scheduled task; all others do what they always do."""
+    return tuple(
+        (", ".join(f"`{name}`" for name in names.split()), said)
+        for names, said in OF_CELERY.items()
+        if said not in (IN_MESSAGE, THE_SAME)
+    )
 
 
 def _rule(alert: health.Alert) -> str:
@@ -211,7 +229,6 @@ def tables() -> tuple[Table, ...]:
             ("setting", "default", "allowed", "meaning"),
             _settings(),
         ),
-        Table(page("reference/options"), ("option of Celery", "a scheduled task"), _of_celery()),
         Table(stored, ("key", "type", "content"), _keys()),
         Table(page("inside/house"), ("file of `core/`", "what it is"), _core()),
         Table(
@@ -220,15 +237,12 @@ def tables() -> tuple[Table, ...]:
             tuple(map(_change, ACTIONS.values())),
         ),
         Table(page("guide/keys"), who_stays.HEAD, (*who_stays.table(),)),
-        Table(page("reference/metrics"), ("severity", "alerts"), _alerts()),
         Table(page("guide/times"), ("you type", "it means", "only for"), _typed_times()),
         Table(
             page("operate/watching"),
             ("line", "what is wrong", "in `health`", "right of the doctor", "in an incident"),
             _checks(),
         ),
-        Table(page("reference/cli"), ("command", "what it does", "options"), _commands()),
-        Table(page("reference/signals"), ("signal", "it brings"), _signals()),
     )
 
 
@@ -292,14 +306,6 @@ def _allowed(bound: str) -> str:
     return f"`--max-{bound}` ({getattr(health.Bounds(), bound):g})"
 
 
-def _alerts() -> tuple[Row, ...]:
-    """The alerts by severity; each leads to its section of the runbook."""
-    found: dict[str, list[str]] = {}
-    for one in alerts():
-        found.setdefault(one.severity, []).append(_section(one.section))
-    return tuple((severity, ", ".join(sections)) for severity, sections in found.items())
-
-
 def _section(anchor: str) -> str:
     """A link to a section of the runbook."""
     if not anchor:
@@ -316,15 +322,6 @@ def _settings() -> tuple[Row, ...]:
 
 def _options() -> tuple[Row, ...]:
     return tuple((f"`{name}`", one.says) for name, one in OPTIONS.items())
-
-
-def _of_celery() -> tuple[Row, ...]:
-    """Celery's options that differ in a scheduled task; all others do what they always do."""
-    return tuple(
-        (", ".join(f"`{name}`" for name in names.split()), said)
-        for names, said in OF_CELERY.items()
-        if said not in (IN_MESSAGE, THE_SAME)
-    )
 
 
 def _signals() -> tuple[Row, ...]:
@@ -387,15 +384,15 @@ def _with_bases(error: type) -> str:
 
 
 def _commands() -> tuple[Row, ...]:
+    """Each command with its own options: filters, and options of all, are described once."""
     found = ((name, delayq.get_command(None, name)) for name in delayq.list_commands(None))
-    return tuple((f"`{name}`", _first_sentence(one.help), _options_of(one)) for name, one in found)
+    return tuple((f"`{name}`{_options_of(one)}", _first_sentence(one.help)) for name, one in found)
 
 
 def _options_of(command: click.Command) -> str:
-    """Its own options: those of all commands, and filters, are described once."""
     names = [max(one.opts, key=len) for one in command.params if isinstance(one, click.Option)]
-    own = [name for name in names if name not in SHARED_OPTIONS]
-    return " ".join(f"`{name}`" for name in own)
+    own = ", ".join(f"`{name}`" for name in names if name not in SHARED_OPTIONS)
+    return f" ({own})" if own else ""
 
 
 def _messages() -> tuple[Row, ...]:
