@@ -43,13 +43,6 @@ LEANING = re.compile(
     "|their|then|there|these|they|this|those)_"
 )
 LONGEST_NAME = 100
-# Folders whose tests still have such names.
-LEANING_IN: tuple[str, ...] = (
-    "app",
-    "django",
-    "preflight",
-    "testing",
-)
 NETWORK = {"connect"}  # of whatever connection
 PATCHES = {"setattr", "delattr", "object", "patch"}
 
@@ -293,17 +286,9 @@ def names_alone(file: str, text: str) -> Iterator[str]:
 
 
 def names_of_tests() -> Iterator[str]:
-    """The same of all tests, and the folders of `LEANING_IN` that have no such name."""
-    allowed = set(LEANING_IN)
+    """The same of all tests."""
     for path in sorted(TESTS.rglob("*.py")):
-        file = path.relative_to(TESTS).as_posix()
-        found = [*names_alone(file, path.read_text(encoding="utf-8"))]
-        folder = file.split("/")[0]
-        if folder not in LEANING_IN:
-            yield from found
-        elif found:
-            allowed.discard(folder)
-    yield from (f"{folder}/: no such name is left; take it out of LEANING_IN" for folder in allowed)
+        yield from names_alone(path.relative_to(TESTS).as_posix(), path.read_text(encoding="utf-8"))
 
 
 def in_core(file: str) -> bool:

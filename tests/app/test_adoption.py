@@ -64,7 +64,9 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=repr)
-def test_it_waits_and_then_arrives_as_it_was_sent(stranger, consumer, delayq, redis, options):
+def test_an_adopted_task_waits_and_then_arrives_as_it_was_sent(
+    stranger, consumer, delayq, redis, options
+):
     plain = {name: value for name, value in options.items() if name != "eta"}
     stranger.send_task("t", (1,), {"x": "ü"}, task_id="a", **plain)
     key, sent = only_message(redis)
@@ -88,7 +90,7 @@ def without_origin(raw):
 
 @pytest.mark.parametrize("protocol", [1, 2])
 @pytest.mark.parametrize("when", [DUE, FAR])
-def test_it_is_due_when_its_sender_wanted(stranger, consumer, delayq, protocol, when):
+def test_an_adopted_task_is_due_when_its_sender_wanted(stranger, consumer, delayq, protocol, when):
     stranger.conf.task_protocol = protocol
 
     stranger.send_task("t", (1,), task_id="a", delayq_at=when)
@@ -99,7 +101,9 @@ def test_it_is_due_when_its_sender_wanted(stranger, consumer, delayq, protocol, 
 
 
 @pytest.mark.parametrize("protocol", [1, 2])
-def test_it_has_the_entry_options_of_its_call_and_else_of_its_task(stranger, app, delayq, protocol):
+def test_an_adopted_task_has_the_entry_options_of_its_call_and_else_of_its_task(
+    stranger, app, delayq, protocol
+):
     stranger.conf.task_protocol = protocol
     app.task(name="t", delayq_tags=["a"])(noop)
     consumer = Consumer(app)
@@ -114,7 +118,9 @@ def test_it_has_the_entry_options_of_its_call_and_else_of_its_task(stranger, app
     assert "delayq_key" not in str(envelope(delayq, "a").raw)
 
 
-def test_it_is_dropped_if_its_key_is_taken(stranger, consumer, add, delayq, caplog):
+def test_a_task_that_a_worker_would_adopt_is_dropped_if_its_key_is_taken(
+    stranger, consumer, add, delayq, caplog
+):
     holder = delayq.schedule(add.s(1), at=FAR, key="k")
     stranger.send_task("t", task_id="late", delayq_at=FAR, delayq_key="k")
 

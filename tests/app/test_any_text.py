@@ -43,7 +43,7 @@ def keys(redis):
     ],
     ids=short,
 )
-def test_as_a_queue_or_a_name_it_is_no_more_than_that(app, redis, bystander, field, text):
+def test_any_text_as_a_queue_or_a_name_is_no_more_than_that(app, redis, bystander, field, text):
     before, delayq = bystander(), app.delayq
     names = {"queue": "q", "name": "t", field: text}
     app.send_task(names["name"], queue=names["queue"], task_id="a", delayq_at=LONG_AGO)
@@ -77,7 +77,9 @@ def test_a_queue_is_none_of_the_store_s_own_keys(app, delayq, redis, key, option
     assert {name: redis.dump(name) for name in redis.keys("*")} == before
 
 
-def test_in_another_redis_than_the_store_s_such_a_name_is_a_name(delayq_app, redis_server, redis):
+def test_in_another_redis_a_queue_may_have_the_name_of_a_store_s_key(
+    delayq_app, redis_server, redis
+):
     app = delayq_app(redis_server.url(4), delayq_url=redis_server.url())
     app.send_task("t", queue=OWN + "wake", delayq_at=LONG_AGO)
 
@@ -85,7 +87,7 @@ def test_in_another_redis_than_the_store_s_such_a_name_is_a_name(delayq_app, red
     assert redis_server.client(db=4).llen(OWN + "wake") == 1
 
 
-def test_in_an_error_it_is_one_line_of_plain_text(app, add, delayq, redis):
+def test_any_text_in_an_error_is_one_line_of_plain_text(app, add, delayq, redis):
     text = UNPRINTABLE
     add.s(1).set(task_id=text).delay_until(FAR)
     said = []

@@ -22,7 +22,7 @@ def task(app, delayq):
     return delayq.get("a")
 
 
-def test_its_facts_are_json_values(task):
+def test_the_facts_of_a_task_are_json_values(task):
     facts = task.facts()
 
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
@@ -32,7 +32,9 @@ def test_its_facts_are_json_values(task):
     assert not facts.keys() & {"tags", "key", "error", "put_offs", "argsrepr", "kwargsrepr"}
 
 
-def test_its_facts_and_a_copy_unpickle_nothing_and_show_nothing_hidden(delayq_app, url, tmp_path):
+def test_the_facts_of_a_task_and_its_copy_unpickle_nothing_and_show_nothing_hidden(
+    delayq_app, url, tmp_path
+):
     app, mark = delayq_app(url, accept_content=["pickle", "json"]), tmp_path / "mark"
     app.send_task("t", (Mark(mark),), task_id="a", serializer="pickle", delayq_at=FAR)
     app.send_task("t", ("s3cret",), task_id="b", argsrepr="***", delayq_at=FAR)
@@ -45,7 +47,7 @@ def test_its_facts_and_a_copy_unpickle_nothing_and_show_nothing_hidden(delayq_ap
     assert "s3cret" not in json.dumps(hidden)
 
 
-def test_of_an_unreadable_task_they_say_why(app, delayq):
+def test_the_facts_of_a_dead_task_say_why(app, delayq):
     at(delayq, "dead", queue="celery")
     [dead] = delayq.select(state="DEAD")
 
@@ -53,7 +55,7 @@ def test_of_an_unreadable_task_they_say_why(app, delayq):
     assert json.dumps(dead.facts())
 
 
-def test_as_a_dictionary_it_has_no_app_and_no_message(task):
+def test_a_task_as_a_dictionary_has_no_app_and_no_message(task):
     values = dataclasses.asdict(task)
 
     assert [name for name in values if name.startswith("_")] == []

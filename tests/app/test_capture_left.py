@@ -262,7 +262,7 @@ def test_after_a_refusal_the_store_is_left_alone_for_a_while_and_then_asked_agai
     assert hanging_up.connections > asked
 
 
-def test_it_is_left_alone_for_nine_times_as_long_as_it_took_to_refuse(monkeypatch):
+def test_a_store_is_left_alone_for_nine_times_as_long_as_it_took_to_refuse(monkeypatch):
     times = iter([100.0, 144.9, 145.1])
     monkeypatch.setattr(clock, "monotonic", lambda: next(times))
     refusals = writing.Refusals()

@@ -265,7 +265,7 @@ def test_a_task_that_left_the_store_it_was_loaded_into_does_not_come_back(one, t
     assert two.delayq.get("a").due.timestamp() == FAR
 
 
-def test_but_what_was_scheduled_anew_under_an_id_that_left_is_another_task(one, two):
+def test_a_task_scheduled_anew_under_an_id_that_left_is_another_one_and_is_loaded(one, two):
     for app in (one, two):
         app.send_task("t", task_id="a", delayq_at=LONG_AGO)
         app.delayq.hand_over()

@@ -369,7 +369,7 @@ def test_an_edit_that_is_overtaken_is_made_anew_of_the_present_task(add, delayq,
     assert (delayq.get(result).args, delayq.get(result).kwargs) == ((5,), {"y": 2})
 
 
-def test_with_a_revision_it_is_not_made_anew(add, delayq, overtaking):
+def test_an_edit_with_a_revision_is_not_made_anew(add, delayq, overtaking):
     result = add.delay_until(FAR, 1)
     revision = delayq.get(result).revision
     overtaking(1, lambda: delayq.reschedule(result, by=1))
@@ -400,7 +400,7 @@ def test_a_relayed_task_goes_by_its_new_priority(delayq_app, url, redis_server, 
     assert json.loads(raw)["headers"]["argsrepr"] == "[2]"
 
 
-def test_with_task_always_eager_it_is_too_late(app, add):
+def test_an_edit_with_task_always_eager_is_too_late(app, add):
     app.conf.task_always_eager = True
     result = add.delay_until(FAR, 1)
 

@@ -51,7 +51,7 @@ def test_tasks_whose_messages_cannot_be_read_are_counted_and_stay(fill, delayq, 
     assert delayq.select(task="t").edit(priority=3).is_complete
 
 
-def test_it_reports_its_steps_and_goes_on_after_a_kill_by_its_cursor(fill, delayq):
+def test_an_edit_of_many_reports_its_steps_and_goes_on_after_a_kill_by_its_cursor(fill, delayq):
     fill(2500)
     selection, stored = delayq.select(queue="old"), []
 

@@ -50,7 +50,7 @@ def test_the_message_is_that_of_a_call_with_this_queue(delayq_app, url, before, 
     assert not list(app.delayq.check())
 
 
-def test_a_pause_of_its_new_queue_holds_it(app, add, delayq):
+def test_a_pause_of_its_new_queue_holds_an_edited_task(app, add, delayq):
     delayq.pause(queue="new")
     add.apply_async((1,), task_id="a", queue="old", delayq_at=LONG_AGO)
 
@@ -113,7 +113,7 @@ def test_of_a_canvas_only_key_and_tags_change(app, add, delayq):
 # Key.
 
 
-def test_another_key_names_it_and_the_old_one_is_free(add, delayq):
+def test_another_key_names_the_edited_task_and_the_old_one_is_free(add, delayq):
     add.apply_async((1,), task_id="a", delayq_at=FAR, delayq_key="old", delayq_tags=["t"])
 
     assert delayq.edit("a", key="new")
@@ -180,7 +180,7 @@ def test_a_key_of_another_shard_is_refused(delayq_app, url):
 # Tags.
 
 
-def test_tags_select_it_at_once(app, add, delayq):
+def test_new_tags_select_an_edited_task_at_once(app, add, delayq):
     add.apply_async((1,), task_id="a", delayq_at=FAR, delayq_tags=["one", "two"])
 
     assert delayq.edit("a", add_tags=["three", "two"], remove_tags=["one", "none"])

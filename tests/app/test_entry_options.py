@@ -73,7 +73,7 @@ def test_options_of_ours_are_the_entry_s_and_once_is_a_header_whatever_the_way(
     assert [name for name in (*WORDS, "delayq_unique_for") if name in text] == []
 
 
-def test_a_message_arrives_as_without_them(add, delayq, redis):
+def test_a_message_arrives_as_without_options_of_ours(add, delayq, redis):
     add.apply_async((1,), {"y": 2}, task_id="a", delayq_at=LONG_AGO)
     delayq.hand_over()
     plain = comparable(only_message(redis)[1])
@@ -121,7 +121,7 @@ def test_a_wrong_option_is_refused_before_anything_is_written(add, delayq, redis
     assert redis.keys() == []
 
 
-def test_wrong_ones_are_refused_where_tasks_are_always_eager(app, add, delayq):
+def test_wrong_options_are_refused_where_tasks_are_always_eager(app, add, delayq):
     app.conf.task_always_eager = True
 
     with pytest.raises(InvalidOption):
@@ -132,7 +132,7 @@ def test_wrong_ones_are_refused_where_tasks_are_always_eager(app, add, delayq):
 
 
 @pytest.mark.parametrize("option", ["delayq_key", "delayq_conflict", "delayq_late"])
-def test_without_a_due_time_they_are_refused_and_nothing_is_sent(add, redis, option):
+def test_options_of_ours_without_a_due_time_are_refused_and_nothing_is_sent(add, redis, option):
     with pytest.raises(InvalidOption) as caught:
         add.apply_async((1,), **{option: "x"})
 
@@ -142,7 +142,7 @@ def test_without_a_due_time_they_are_refused_and_nothing_is_sent(add, redis, opt
     assert redis.keys() == []
 
 
-def test_with_them_an_eta_is_captured_however_near_it_is(app, add, delayq, redis):
+def test_an_eta_with_options_of_ours_is_captured_however_near_it_is(app, add, delayq, redis):
     app.conf.update(delayq_capture_eta=True, delayq_min_delay=100)
 
     add.apply_async((1,), countdown=1, delayq_key="k")
@@ -152,7 +152,7 @@ def test_with_them_an_eta_is_captured_however_near_it_is(app, add, delayq, redis
 
 
 @pytest.mark.parametrize("name", ["delayq_key", "delay_reason"])
-def test_a_stamp_or_a_header_of_the_same_name_is_none_of_them(add, delayq, redis, name):
+def test_a_stamp_or_a_header_of_an_option_s_name_is_no_option(add, delayq, redis, name):
     stamped = {name: "stamp", "stamped_headers": [name]}
 
     add.apply_async((1,), **stamped)
@@ -190,7 +190,7 @@ def test_a_task_s_attributes_hold_for_its_calls(app, tagged, delayq, way):
     assert terms(delayq) == ("", ("a", "b"), 60_000)
 
 
-def test_a_call_s_options_go_before_them(tagged, delayq):
+def test_a_call_s_options_go_before_its_task_s(tagged, delayq):
     other = delayq.schedule(tagged, at=FAR, tags=["c"], grace=5)
     none = delayq.schedule(tagged, at=FAR, tags=[], late="run")
 
@@ -217,7 +217,7 @@ def test_a_call_with_the_task_s_policy_keeps_the_task_s_max_wait(task, delayq):
     assert (waiting.due - waiting.created).total_seconds() == pytest.approx(60, abs=0.001)
 
 
-def test_a_call_that_is_not_scheduled_does_not_ask_for_them(task, redis):
+def test_a_call_that_is_not_scheduled_does_not_ask_for_its_task_s_options(task, redis):
     task(delayq_tags="no list", delayq_key="k").delay()
 
     assert redis.llen("celery") == 1

@@ -185,7 +185,7 @@ def test_each_part_of_a_canvas_is_sent_when_it_is_launched(app, add, watching, r
     ]
 
 
-def test_celery_s_state_takes_them(app, watching):
+def test_celery_s_state_takes_our_events(app, watching):
     state = app.events.State()
     with watching(app) as wait_for:
         app.send_task("t", (1,), task_id="a", delayq_at=FAR)

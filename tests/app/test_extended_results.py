@@ -67,7 +67,9 @@ def test_a_cancelled_task_has_what_a_revoked_one_has(app, add, by_a_worker, opti
     assert found == {**by_a_worker(signature), "result": found["result"]}
 
 
-def test_so_has_one_of_many_whose_result_a_scanner_stores(app, add, delayq, redis, by_a_worker):
+def test_a_task_cancelled_among_many_has_what_a_revoked_one_has(
+    app, add, delayq, redis, by_a_worker
+):
     result = delayq.schedule(add.s(1), at=FAR, tags=["x"])
     assert delayq.select(tag="x").cancel() == 1
     outbox = delayq.scanner()._outbox
@@ -81,7 +83,7 @@ def test_so_has_one_of_many_whose_result_a_scanner_stores(app, add, delayq, redi
         shard_steps.close()
 
 
-def test_so_has_each_part_of_a_cancelled_canvas_that_celery_would_have_sent_at_once(
+def test_each_part_of_a_cancelled_canvas_that_is_sent_at_once_has_what_a_revoked_task_has(
     app, add, by_a_worker
 ):
     parts = [add.s(number).set(queue="mail") for number in range(2)]

@@ -94,7 +94,7 @@ ENCODINGS = [
 
 
 @pytest.mark.parametrize(("encoding", "protocol"), ENCODINGS, ids=str)
-def test_it_waits_and_then_is_the_message_of_a_plain_call(
+def test_an_adopted_eta_waits_and_then_is_the_message_of_a_plain_call(
     stranger, consumer, redis, protocol, encoding
 ):
     adopting, stranger.conf.task_protocol = consumer.app, protocol
@@ -155,7 +155,9 @@ BY_EACH = [
 
 
 @pytest.mark.parametrize(("why", "protocol"), BY_EACH)
-def test_it_is_left_to_celery(stranger, consumer, caplog, protocol, why):
+def test_an_eta_that_is_near_wrong_or_opted_out_is_left_to_celery(
+    stranger, consumer, caplog, protocol, why
+):
     options, stranger.conf.task_protocol = LEFT[why], protocol
     eta = options.get("eta")
     if isinstance(eta, str):  # which no call accepts
@@ -382,7 +384,7 @@ BINDINGS = [
 
 
 @pytest.mark.parametrize(("kind", "queues", "adopted"), BINDINGS)
-def test_of_an_exchange_it_goes_to_the_one_queue_or_is_left_to_celery(
+def test_an_eta_by_an_exchange_goes_to_its_one_queue_or_is_left_to_celery(
     stranger, adopting, kind, queues, adopted
 ):
     consumer, exchange = Consumer(adopting, *queues), Exchange("x", type=kind)

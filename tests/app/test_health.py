@@ -190,7 +190,9 @@ def test_a_wrong_setting_is_an_error(delayq_app, url):
         delayq_app(url, delayq_timeout=0).delayq.health()
 
 
-def test_here_asks_for_a_scanner_of_this_host_and_for_nothing_else(app, delayq, monkeypatch):
+def test_health_with_here_asks_for_a_scanner_of_this_host_and_for_nothing_else(
+    app, delayq, monkeypatch
+):
     with alive(delayq):
         app.send_task("t", delayq_at=LONG_AGO)
         assert delayq.health(here=True) == []

@@ -82,7 +82,7 @@ def test_a_call_s_own_policy_goes_before_the_task_s(synced, delayq, said, wanted
 
 
 @pytest.mark.parametrize("canvas", [group, chain])
-def test_a_canvas_has_no_run_that_could_finish(add, delayq, redis, canvas):
+def test_a_canvas_has_no_key_until_it_finishes(add, delayq, redis, canvas):
     with pytest.raises(InvalidOption) as caught:
         delayq.schedule(canvas([add.s(1), add.s(2)]), at=FAR, **UNTIL)
     assert str(caught.value) == (
@@ -118,7 +118,7 @@ def test_another_task_is_refused_and_names_it_or_gets_its_result(add, delayq, ru
     assert list(delayq.tasks()) == []
 
 
-def test_a_bulk_names_it_for_each_item(add, delayq, running):
+def test_a_bulk_names_the_holder_of_its_key_for_each_item(add, delayq, running):
     bulk = delayq.schedule_many(add, [Item((n,), key="k") for n in range(3)], at=FAR)
     assert [error.holder for error in bulk.refused.values()] == [running.id] * 3
     assert {*map(type, bulk.refused.values())} == {KeyHeld}
@@ -146,7 +146,7 @@ def second(add, delayq, running):
     return delayq.schedule(add.s(2), at=FAR, conflict="replace", **UNTIL)
 
 
-def test_the_key_shows_it_and_the_one_that_runs(delayq, running, second):
+def test_a_key_shows_the_task_behind_and_the_one_that_runs(delayq, running, second):
     task = delayq.get(key="k")
     assert (task.id, task.behind, task.state) == (second.id, running.id, State.SCHEDULED)
     assert task.facts()["behind"] == running.id
@@ -165,21 +165,21 @@ def test_each_read_has_the_end_of_the_time_for_which_its_key_is_held(
     assert delayq.get(second.id).facts()["behind_until"] == ends.isoformat()
 
 
-def test_behind_a_task_that_waits_itself_there_is_no_such_end(delayq, redis, running, second):
+def test_a_task_behind_one_that_waits_itself_has_no_end_of_that(delayq, redis, running, second):
     redis.hset(keys_of("k")["holders"], "k", "first")
     task = delayq.get(second.id)
     assert (task.behind, task.behind_until) == ("first", None)
     assert "behind_until" not in task.facts()
 
 
-def test_a_task_behind_no_other_has_no_such_fact(add, delayq):
+def test_a_task_behind_no_other_has_no_fact_of_it(add, delayq):
     delayq.schedule(add.s(2), at=FAR, key="other")
     [task] = delayq.tasks()
     assert task.behind == ""
     assert "behind" not in task.facts()
 
 
-def test_calls_by_key_are_about_it(delayq, running, second):
+def test_calls_by_key_are_about_the_task_behind(delayq, running, second):
     assert delayq.edit(key="k", args=(5,)) is Outcome.DONE
     assert delayq.run_now(key="k") is Outcome.BEHIND
     assert delayq.hand_over() == 0
@@ -190,7 +190,9 @@ def test_calls_by_key_are_about_it(delayq, running, second):
     assert running.cancel() is Outcome.HANDED_OVER
 
 
-def test_a_dump_has_it_and_a_load_keeps_it_behind(delayq_app, url, delayq, second):
+def test_a_dump_has_the_task_behind_and_a_load_keeps_it_under_its_key(
+    delayq_app, url, delayq, second
+):
     _, line, _ = lines = [*delayq.dump()]
     assert (line["id"], line["state"]) == (second.id, "behind")
 

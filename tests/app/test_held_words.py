@@ -58,7 +58,7 @@ def test_all_words_are_sent_in_their_order_before_it_has_stopped(reporter, sent)
     assert [word[0] for word in said(sent)] == [*map(str, range(250))]
 
 
-def test_it_begins_anew_after_it_has_stopped(reporter, sent):
+def test_a_reporter_begins_anew_after_it_has_stopped(reporter, sent):
     for _ in range(2):
         reporter.goes_on(HOLD)
         reporter.stop()
@@ -126,7 +126,7 @@ def test_a_run_under_a_lease_is_told_of_again_until_it_has_ended(reporter, sent)
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_retry_of_it_holds_it_without_a_lease(reporter, sent):
+def test_a_retry_holds_its_key_without_a_lease(reporter, sent):
     reporter.runs(LONG)
     eventually(lambda: sent)
     reporter.goes_on(LONG, 1)

@@ -32,7 +32,7 @@ def tagged(app, count):
     return app.delayq.schedule_many(app.signature("t").set(delayq_tags=["x"]), items).ids
 
 
-def test_it_is_told_the_newest_first(app, add, delayq, redis):
+def test_the_history_has_the_newest_first(app, add, delayq, redis):
     app.send_task("add", task_id="a", delayq_at=FAR)
     app.send_task("add", task_id="b", queue="mail", delayq_at=LONG_AGO)
     delayq.cancel("a")
@@ -112,7 +112,7 @@ def test_no_more_is_asked_where_the_app_has_all_queues(app, delayq, between):
     assert not between.asked.keys() & {"pauses", "queues"}
 
 
-def test_arguments_are_no_part_of_it(app, delayq, redis):
+def test_arguments_are_no_part_of_the_history(app, delayq, redis):
     app.send_task("t", ("a secret",), {"k": "another secret"}, delayq_at=FAR)
 
     assert "secret" not in repr(delayq.history())
@@ -265,7 +265,7 @@ def test_a_change_of_many_that_was_cut_short_is_told_with_its_number_and_goes_on
     assert (delayq.history()[0].what, delayq.history()[0].count) == ("rescheduled", 6)
 
 
-def test_the_past_of_one_task(app, delayq):
+def test_the_history_of_one_task_has_its_events_alone(app, delayq):
     for task_id in ("a", "b", "a"):
         app.send_task("t", task_id=task_id, delayq_at=FAR)
         delayq.cancel(task_id)

@@ -35,7 +35,7 @@ def test_a_test_of_your_own_leaves_no_key_behind(delayq, redis):
     assert not names & {key.decode() for key in redis.keys("*")}
 
 
-def test_celerys_own_revoke_finds_it(app, delayq, task_id):
+def test_celerys_own_revoke_finds_a_task_on_its_key_s_shard(app, delayq, task_id):
     app.control.revoke(task_id)
     assert delayq.get(task_id) is None
     assert AsyncResult(task_id, app=app).state == states.REVOKED

@@ -60,13 +60,13 @@ def take_away(monkeypatch):
 # Parts that make messages.
 
 
-def test_the_installed_libraries_have_all_of_it():
+def test_the_installed_libraries_have_all_names():
     check_messages()
     assert [feature for feature in Feature if not works(feature)] == []
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_without_it_no_delayq_is_made(make_app, take_away, name):
+def test_without_a_name_that_messages_need_no_delayq_is_made(make_app, take_away, name):
     app = make_app()
     take_away(name)
 
@@ -86,7 +86,7 @@ def _other(self, other):
 
 
 @pytest.mark.parametrize("name", [name for name, takes in MESSAGES.items() if takes])
-def test_with_other_arguments_neither(make_app, monkeypatch, name):
+def test_with_other_arguments_of_a_function_no_delayq_is_made(make_app, monkeypatch, name):
     app = make_app()
     [owner, *_], last = owners_of(name)
     monkeypatch.setattr(owner, last, _other)
@@ -98,13 +98,13 @@ def test_with_other_arguments_neither(make_app, monkeypatch, name):
     assert raised.value.problems == [f"{name} does not take ({takes})"]
 
 
-def test_a_tracer_may_wrap_it(make_app, monkeypatch):
+def test_a_tracer_may_wrap_what_makes_messages(make_app, monkeypatch):
     monkeypatch.setattr(AMQP, "as_task_v2", mock.Mock())
 
     DelayQ(make_app()).close()
 
 
-def test_it_is_looked_at_once_in_a_process(make_app, take_away):
+def test_the_libraries_are_looked_at_once_in_a_process(make_app, take_away):
     check_messages()
     take_away("kombu:Queue.as_dict")
 
@@ -147,7 +147,7 @@ def ran_without(names, code):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_none_of_it_is_needed_to_import_the_package():
+def test_no_name_of_a_library_is_needed_to_import_the_package():
     ran = ran_without(MESSAGES, REFUSED)
 
     assert ran.stderr == ""

@@ -264,7 +264,7 @@ def test_a_task_whose_name_is_too_much_for_a_line_keeps_its_hash(one, two, name)
     assert two.delayq.select(task=name).count() == 1
 
 
-def test_so_does_one_whose_queue_has_such_a_name(delayq_app, url):
+def test_a_task_whose_queue_s_name_is_too_much_for_a_line_keeps_its_hash(delayq_app, url):
     one, two = delayq_app(url), delayq_app(url, delayq_prefix="two")
     one.send_task("t", task_id="a", delayq_at=FAR, queue=LONG)
 

@@ -79,7 +79,7 @@ def test_a_selection_that_began_before_goes_on_and_takes_in_nothing_new(lost):
         lost.delayq.cancel(NEW[1])
 
 
-def test_a_cursor_of_it_is_good_later(lost):
+def test_a_cursor_from_before_a_loss_is_good_later(lost):
     begun = lost.delayq.select(tag="one")
     walk = iter(begun)
     met = [next(walk).id for _ in range(4)]

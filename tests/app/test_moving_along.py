@@ -84,7 +84,7 @@ def test_a_task_gets_the_name_of_another_and_goes_out_under_it(add, delayq, redi
     assert json.loads(message)["headers"]["task"] == "plus"
 
 
-def test_a_pause_of_the_new_name_holds_it(add, delayq):
+def test_a_pause_of_its_new_name_holds_a_renamed_task(add, delayq):
     delayq.schedule(add.s(1), at=LONG_AGO)
     delayq.pause(task="plus")
     assert delayq.select(task="add").edit(task="plus") == 1

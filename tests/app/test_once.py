@@ -21,7 +21,7 @@ def sent(redis):
     return json.loads(only_message(redis)[1])["headers"]
 
 
-def test_each_task_of_a_bulk_has_it(add, delayq):
+def test_each_task_of_a_bulk_has_the_option_once(add, delayq):
     items = [((number,), {}) for number in range(5)]
     bulk = delayq.schedule_many(add.s().set(delayq_once=True), items, at=FAR)
     assert [envelope(delayq, one).headers["delayq_once"] for one in bulk.ids] == [True] * 5
@@ -40,13 +40,13 @@ def test_a_task_that_is_sent_at_once_has_the_header_for_its_retries(app, add, re
     assert sent(redis)["delayq_once"] is True
 
 
-def test_it_arrives_with_a_task_that_was_handed_over(add, delayq, redis):
+def test_the_option_once_arrives_with_a_task_that_was_handed_over(add, delayq, redis):
     add.apply_async((1,), delayq_at=LONG_AGO, delayq_once=True)
     delayq.hand_over()
     assert sent(redis)["delayq_once"] is True
 
 
-def test_in_headers_it_is_kept_as_a_retry_needs_it_and_an_option_goes_before(add, delayq, redis):
+def test_once_in_headers_is_kept_as_a_retry_needs_it_and_an_option_goes_before(add, delayq, redis):
     kept = add.apply_async((1,), headers={"delayq_once": True}, delayq_at=FAR)
     other = add.apply_async((1,), headers={"delayq_once": True}, delayq_at=FAR, delayq_once=False)
     assert envelope(delayq, kept.id).headers["delayq_once"] is True
@@ -55,21 +55,21 @@ def test_in_headers_it_is_kept_as_a_retry_needs_it_and_an_option_goes_before(add
 
 @pytest.mark.parametrize("when", [{}, {"delayq_at": FAR}], ids=["at once", "later"])
 @pytest.mark.parametrize("value", [1, 0, "yes", "", []], ids=repr)
-def test_a_value_that_is_neither_is_refused(add, redis, value, when):
+def test_once_that_is_neither_true_nor_false_is_refused(add, redis, value, when):
     with pytest.raises(InvalidOption) as caught:
         add.apply_async((1,), delayq_once=value, **when)
     assert str(caught.value) == f"delayq_once is {value!r}; expected true or false"
     assert redis.keys() == []
 
 
-def test_a_stamp_of_that_name_is_the_user_s_own(add, delayq):
+def test_a_stamp_of_the_name_of_once_is_the_user_s_own(add, delayq):
     held = add.apply_async((1,), delayq_at=FAR, delayq_once="x", stamped_headers=["delayq_once"])
     headers = envelope(delayq, held.id).headers
     assert headers["stamps"] == {"delayq_once": "x"}
     assert "delayq_once" not in headers
 
 
-def test_with_always_eager_it_says_nothing(app, add):
+def test_once_says_nothing_where_tasks_are_always_eager(app, add):
     app.conf.task_always_eager = True
     assert add.apply_async((1, 2), delayq_once=True, delayq_after=60).get() == 3
 
@@ -80,7 +80,9 @@ def test_a_task_from_a_process_without_a_delayq_waits_with_the_header(stranger, 
     assert envelope(delayq, "a").headers["delayq_once"] is True
 
 
-def test_alone_it_is_no_reason_to_complain_of_such_a_process(stranger, app, delayq, caplog):
+def test_once_alone_is_no_reason_to_complain_of_a_process_without_a_delayq(
+    stranger, app, delayq, caplog
+):
     stranger.send_task("t", task_id="a", delayq_once=True)
     consumer = Consumer(app)
     consumer.receive()

@@ -98,7 +98,7 @@ def body(redis):
 
 
 @pytest.mark.parametrize("serializer", ["json", "pickle"])
-def test_it_is_read(arrive, serializer):
+def test_a_message_of_protocol_1_is_read(arrive, serializer):
     task = arrive(serializer=serializer).delayq.get("a")
 
     # Its name is in the body, and no pickle is read to show a name.
@@ -107,11 +107,11 @@ def test_it_is_read(arrive, serializer):
     assert task.argsrepr == (None if serializer == "pickle" else "(1,)")
 
 
-def test_it_is_picked_by_its_task(arrive):
+def test_a_message_of_protocol_1_is_selected_by_its_task(arrive):
     assert arrive().delayq.select(task="t").count() == 1
 
 
-def test_it_leaves_without_its_eta(arrive, redis):
+def test_a_message_of_protocol_1_leaves_without_its_eta(arrive, redis):
     arrive(LONG_AGO).delayq.hand_over()
 
     assert (body(redis)["id"], body(redis)["args"], body(redis)["eta"]) == ("a", [1], None)
@@ -137,7 +137,7 @@ def test_the_event_says_what_it_is(arrive, delayq_app, url, watching):
     assert facts == ["a", "t", "(1,)", "{'x': 'ü'}"]
 
 
-def test_it_is_edited(arrive, redis):
+def test_a_message_of_protocol_1_is_edited(arrive, redis):
     delayq = arrive(LONG_AGO).delayq
 
     assert delayq.edit("a", args=[2], expires=60) is Outcome.DONE
@@ -149,7 +149,7 @@ def test_it_is_edited(arrive, redis):
     assert "delayq_expires_ms" not in json.loads(only_message(redis)[1])["headers"]
 
 
-def test_it_is_released_with_its_eta(arrive, redis):
+def test_a_message_of_protocol_1_is_released_with_its_eta(arrive, redis):
     delayq = arrive(expires=DUE + timedelta(seconds=60)).delayq
 
     assert delayq.select(all=True).release() == 1

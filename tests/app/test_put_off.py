@@ -218,7 +218,7 @@ def test_a_task_is_wrapped_once_however_often_it_is_bound(app, runs):
         ({"at": "noon"}, InvalidDueTime),
     ],
 )
-def test_it_wants_one_time_which_is_refused_where_it_is_written(given, error):
+def test_defer_wants_one_time_which_is_refused_where_it_is_written(given, error):
     with pytest.raises(error) as caught:
         Defer(**given)
     assert ("exactly one of after and at" in str(caught.value)) is (error is InvalidOption)
@@ -228,5 +228,5 @@ def test_it_wants_one_time_which_is_refused_where_it_is_written(given, error):
     "defer",
     [Defer(5), Defer(after=timedelta(1)), Defer(at=datetime(2030, 1, 1, tzinfo=timezone.utc))],
 )
-def test_it_travels_between_processes(defer):
+def test_defer_travels_between_processes(defer):
     assert pickle.loads(pickle.dumps(defer)).args == defer.args

@@ -58,7 +58,9 @@ def next_message(app, redis):
     return message
 
 
-def test_its_next_run_goes_to_the_same_queue_with_the_same_priority(app, later, redis):
+def test_the_next_run_of_a_task_put_off_goes_to_the_same_queue_with_the_same_priority(
+    app, later, redis
+):
     task = put_off(later)
     assert (task.queue, task.args) == ("mail", (1,))
     assert next_message(app, redis)["headers"]["id"] == "a"
@@ -118,7 +120,9 @@ def test_the_attributes_of_the_task_count_anew(later):
 @pytest.mark.parametrize(
     ("before", "after"), [({}, 1), ({"delayq_put_offs": 4}, 5), ({"delayq_put_offs": "x"}, 1)]
 )
-def test_it_counts_its_put_offs_beside_the_caller_s_headers(app, later, redis, before, after):
+def test_a_task_s_put_offs_are_counted_beside_the_caller_s_headers(
+    app, later, redis, before, after
+):
     task = put_off(later, headers={"tenant": 7, **before}, **before)
     assert task.put_offs == after
     headers = next_message(app, redis)["headers"]
@@ -186,7 +190,7 @@ def test_past_its_own_expiry_it_is_put_off_with_a_warning(later, caplog, hours, 
     assert bool([one for one in caplog.messages if "expires at" in one]) is warned
 
 
-def test_its_next_run_has_the_serializer_of_its_message(app, later, redis):
+def test_the_next_run_of_a_task_put_off_has_the_serializer_of_its_message(app, later, redis):
     app.conf.accept_content = ["json", "pickle"]
     put_off(later, args=((1, 2),), delayq_serializer="pickle")
     message = next_message(app, redis)

@@ -362,7 +362,7 @@ def test_what_was_changed_after_the_rows_were_read_waits_for_the_next_time(
     assert counts(later) == {"recent": 2, "unchanged": 1}
 
 
-def test_what_it_cancelled_and_moved_comes_back_by_its_name(delayq_app, url):
+def test_what_a_reconcile_cancelled_and_moved_comes_back_by_its_name(delayq_app, url):
     app = delayq_app(url, delayq_undo=(60, 100))
 
     @app.task(name="add")
@@ -397,7 +397,7 @@ def test_a_task_that_would_run_at_once_is_refused(delayq_app, url):
     assert ran == []
 
 
-def test_it_can_be_awaited(delayq, add):
+def test_a_reconcile_can_be_awaited(delayq, add):
     report = asyncio.run(delayq.areconcile(add, rows_of(1), tag="order", dry_run=False))
     assert counts(report) == {"scheduled": 1}
 

@@ -156,7 +156,7 @@ def test_a_dry_run_counts_and_changes_nothing(add, delayq, redis):
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_they_leave_in_due_order_step_by_step(delayq_app, url, redis, shards):
+def test_released_tasks_leave_in_due_order_step_by_step(delayq_app, url, redis, shards):
     app = delayq_app(url, delayq_shards=shards)
     later = {task_id: 7 * number % 20 for number, task_id in enumerate(NAMES)}
     for task_id, seconds in later.items():
@@ -184,7 +184,7 @@ def test_they_leave_in_due_order_step_by_step(delayq_app, url, redis, shards):
     ],
     ids=["Redis's hour", "two hours", "RabbitMQ's half an hour", "none is known"],
 )
-def test_it_counts_what_a_broker_delivers_again_before_it_is_due(
+def test_a_release_counts_what_a_broker_delivers_again_before_it_is_due(
     delayq_app, url, broker, options, beyond
 ):
     app = delayq_app(broker or url, delayq_url=url, broker_transport_options=options)
@@ -249,7 +249,7 @@ def test_a_canvas_is_refused_before_anything_is_sent(twenty, add, delayq, redis)
 # Released tasks that have not left yet.
 
 
-def test_it_can_be_cancelled_and_nothing_else(add, delayq, redis):
+def test_a_released_task_can_be_cancelled_and_nothing_else(add, delayq, redis):
     for task_id in ("a", "b"):
         add.apply_async(task_id=task_id, delayq_at=FAR, delayq_key=f"k{task_id}")
     delayq.select(all=True).release()
@@ -287,7 +287,7 @@ def test_a_task_that_died_on_its_way_keeps_its_eta(add, delayq, redis):
 
 
 @pytest.mark.parametrize(("steps", "scans"), [(1, False), (2, True), (3, False)])
-def test_after_a_kill_it_is_said_again(twenty, delayq, redis, steps, scans):
+def test_after_a_kill_a_release_is_said_again(twenty, delayq, redis, steps, scans):
     seen = []
 
     def progress(count):

@@ -158,7 +158,7 @@ def test_a_call_without_a_scheduled_result_waits_for_replicas_too(waiting, pair,
 
 
 @pytest.mark.parametrize("conflict", ["keep", "replace"])
-def test_so_it_is_for_what_stays_or_is_replaced_under_a_key(waiting, conflict):
+def test_a_call_waits_for_replicas_of_what_stays_or_is_replaced_under_a_key(waiting, conflict):
     add, key = waiting.tasks["add"], {"key": "k", "conflict": conflict}
     waiting.delayq.schedule(add.s(1), after=LATER, **key)
     second = waiting.delayq.schedule(add.s(2), after=LATER, **key)
@@ -291,7 +291,9 @@ def test_a_task_that_runs_eagerly_does_not_wait(waiting, pair):
 
 
 @pytest.mark.parametrize("stands_still", [True, False])
-def test_it_is_true_of_a_call_whose_first_answer_was_lost(app_on, each_redis, stands_still):
+def test_the_number_of_replicas_is_true_of_a_call_whose_first_answer_was_lost(
+    app_on, each_redis, stands_still
+):
     """Its connection has written nothing by then, so WAIT alone would report success."""
     with (
         replicated(binary=each_redis.binary) as pair,

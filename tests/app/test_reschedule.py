@@ -15,7 +15,7 @@ UTC = timezone.utc
 DUE = datetime.fromtimestamp(FAR, UTC)
 
 
-def test_it_is_handed_over_once_however_often_it_was_moved(add, delayq, redis):
+def test_a_task_is_handed_over_once_however_often_it_was_moved(add, delayq, redis):
     result = add.delay_until(FAR, 1)
     for when in (FAR + 5, LONG_AGO, FAR, LONG_AGO + 5, LONG_AGO):
         assert result.reschedule(when) is Outcome.DONE
@@ -38,7 +38,7 @@ def test_it_is_handed_over_once_however_often_it_was_moved(add, delayq, redis):
     ],
     ids=repr,
 )
-def test_it_moves_to_an_instant_or_from_the_present_due_time(add, delayq, times, due):
+def test_a_task_moves_to_an_instant_or_from_the_present_due_time(add, delayq, times, due):
     result = add.delay_until(FAR, 1)
 
     assert delayq.reschedule(result.id, **times) is Outcome.DONE
@@ -46,7 +46,7 @@ def test_it_moves_to_an_instant_or_from_the_present_due_time(add, delayq, times,
     assert delayq.get(result.id).due == due
 
 
-def test_it_moves_from_now_by_redis_s_clock(add, delayq, redis):
+def test_a_task_moves_from_now_by_redis_s_clock(add, delayq, redis):
     result = add.delay_until(FAR, 1)
     before = redis_ms(redis)
 

@@ -60,7 +60,7 @@ def ids(selection):
 
 
 @each_way
-def test_it_gives_each_task_once_in_the_order_of_scheduling(fill, select):
+def test_a_selection_gives_each_task_once_in_the_order_of_scheduling(fill, select):
     fill(reversed(ORDER))
     selection = select()
     assert ids(selection) == ORDER[::-1]
@@ -166,7 +166,9 @@ def test_a_dry_run_that_is_interrupted_goes_on_at_the_cursor(fill, select):
     ],
     ids=["reschedule", "by", "run_now"],
 )
-def test_a_change_moves_them_all_and_its_dry_run_none(fill, select, delayq, redis, *, change, due):
+def test_a_change_moves_all_selected_tasks_and_its_dry_run_none(
+    fill, select, delayq, redis, *, change, due
+):
     fill()
     assert change(select(), dry_run=True) == 30
     assert {task.due.timestamp() for task in select()} == {FAR}
@@ -276,7 +278,7 @@ def test_a_cursor_of_another_store_or_selection_is_refused(fill, select, delayq,
 
 
 @two_ways
-def test_a_store_that_was_emptied_ends_it(fill, select, redis, delayq):
+def test_a_store_that_was_emptied_ends_a_selection(fill, select, redis, delayq):
     fill()
     walk = iter(select())
     next(walk)
@@ -312,7 +314,7 @@ def test_a_cursor_that_does_not_fit_the_store_is_refused(fill, select, fact, cha
 
 
 @each_way
-def test_due_times_bound_it(fill, select):
+def test_due_times_bound_a_selection(fill, select):
     fill(ORDER[:5])
     fill(ORDER[5:10], due=FAR + 1)
     fill(ORDER[10:], due=FAR + 2)

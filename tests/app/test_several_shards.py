@@ -113,14 +113,14 @@ def task_id(request, add):
     return stray(key)
 
 
-def test_it_is_read_by_its_id(app, delayq, task_id):
+def test_a_task_on_its_key_s_shard_is_read_by_its_id(app, delayq, task_id):
     assert delayq.get(task_id).args == (1,)
     assert delayq.state(task_id) is State.SCHEDULED
     assert delayq.result(task_id).due.timestamp() == FAR
     assert app.AsyncResult(task_id).state == "SCHEDULED"
 
 
-def test_it_is_changed_by_its_id(delayq, redis, task_id):
+def test_a_task_on_its_key_s_shard_is_changed_by_its_id(delayq, redis, task_id):
     assert delayq.reschedule(task_id, FAR + 5) is Outcome.DONE
     assert delayq.reschedule(task_id, FAR + 6, if_due=FAR) is Outcome.UNCHANGED
     assert delayq.edit(task_id, args=[2]) is Outcome.DONE
@@ -142,7 +142,7 @@ def test_a_task_that_has_left_is_known_by_its_id(delayq, task_id):
     assert delayq.get(task_id) is delayq.state(task_id) is None
 
 
-def test_a_cancelled_one_is_revoked_and_nothing_stays_owed(app, delayq, redis, task_id):
+def test_a_task_cancelled_by_its_id_is_revoked_and_nothing_stays_owed(app, delayq, redis, task_id):
     assert delayq.cancel(task_id) is Outcome.DONE
     assert AsyncResult(task_id, app=app).state == states.REVOKED
     assert delayq.cancel(task_id) is Outcome.NOT_FOUND

@@ -19,7 +19,7 @@ def queues(delayq):
     return {one.queue: (one.waiting, one.overdue) for one in delayq.status().queues}
 
 
-def test_it_tells_where_the_store_is_and_what_is_in_it(app, delayq, redis_server, redis):
+def test_the_status_tells_where_the_store_is_and_what_is_in_it(app, delayq, redis_server, redis):
     app.send_task("t", delayq_at=LONG_AGO)
     app.send_task("t", delayq_at=FAR, queue="mail")
     delayq.pause(queue="news")
@@ -50,7 +50,7 @@ def test_scanners_are_named_with_their_last_heartbeat(delayq, redis):
         assert scanner.seen.timestamp() * 1000 <= redis_ms(redis)
 
 
-def test_its_facts_are_json_and_times_are_text(app, delayq):
+def test_the_facts_of_the_status_are_json_and_times_are_text(app, delayq):
     app.send_task("t", delayq_at=LONG_AGO)
 
     facts = delayq.status().facts()
@@ -108,7 +108,7 @@ def test_the_scanners_broker_is_told_where_it_is_not_the_app_s(delayq_app, url):
     assert other.status().other_broker is None
 
 
-def test_it_is_what_a_selection_and_a_pause_by_queue_mean(app, delayq):
+def test_a_queue_of_the_status_is_what_a_selection_by_queue_means(app, delayq):
     declared = Queue("reports", Exchange("media", type="topic"), routing_key="media.#")
     app.amqp.queues.add(declared)
     app.send_task("t", queue="reports", routing_key="media.video", delayq_at=FAR)

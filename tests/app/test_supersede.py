@@ -119,14 +119,14 @@ def sync(app, task, x):
 
 
 @pytest.mark.usefixtures("holding")
-def test_its_next_run_under_its_own_id_and_key_meets_it_like_any_other(app, task):
+def test_a_run_that_schedules_its_own_id_and_key_meets_itself_like_any_other(app, task):
     with pytest.raises(KeyHeld) as refused:
         sync(app, task, 2)
     assert refused.value.holder == "a"
 
 
 @pytest.mark.usefixtures("holding")
-def test_its_retry_takes_the_key_along(app, task):
+def test_a_retry_takes_its_task_s_key_along(app, task):
     with pytest.raises(Retry):
         task.retry(countdown=3600)
     assert app.delayq.get(key="k").id == "a"

@@ -158,7 +158,7 @@ def test_a_task_cannot_put_itself_off(off):
     assert isinstance(later.apply().result, Defer)
 
 
-def test_its_step_added_by_hand_scans_nothing(off):
+def test_a_step_added_by_hand_scans_nothing_where_it_is_switched_off(off):
     off.finalize()  # as a worker does first
     worker = types.SimpleNamespace(app=off)
 
@@ -167,7 +167,7 @@ def test_its_step_added_by_hand_scans_nothing(off):
     assert not step.enabled
 
 
-def test_a_second_one_is_off_too(off):
+def test_a_second_delayq_of_the_app_is_off_too(off):
     with pytest.raises(SwitchedOff):
         DelayQ(off).get("a")
 
@@ -180,7 +180,7 @@ def test_a_copy_of_the_app_is_off_too(off, redis):
     assert redis.keys("{delayq*") == []
 
 
-def test_its_beat_starts_without_a_word(off, delayq, caplog, tmp_path):
+def test_beat_starts_without_a_word_where_it_is_switched_off(off, delayq, caplog, tmp_path):
     assert delayq.services  # the DelayQ of another app, which listens to beat
     with click.Context(click.Command("beat"), info_name="beat"):
         beat_init.send(sender=Service(off, schedule_filename=str(tmp_path / "schedule")))

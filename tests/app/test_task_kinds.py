@@ -241,7 +241,7 @@ def test_the_methods_of_the_base_are_those_of_every_task(app, name):
 
 @pytest.mark.core
 @pytest.mark.parametrize("base", [DelayQTask, "celery_delayq:DelayQTask"], ids=["class", "name"])
-def test_it_is_the_base_of_an_app_that_names_it(make_app, url, base):
+def test_delayqtask_is_the_base_of_an_app_that_names_it(make_app, url, base):
     app = make_app(url)
     app.task_cls = base
     delayq = DelayQ(app)

@@ -283,7 +283,7 @@ def test_each_that_can_come_back_is_listed_once(app, add, delayq):
 # Signals, the history and other listeners.
 
 
-def test_its_signal_and_its_event_have_the_name_of_its_actor(app, add, delayq):
+def test_the_signal_and_the_event_of_an_undo_have_the_name_of_its_actor(app, add, delayq):
     app.conf.delayq_history = 10
     heard = []
 

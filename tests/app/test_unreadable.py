@@ -35,7 +35,9 @@ def put(app, redis):
 
 
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
-def test_it_is_shown_with_what_is_known_of_it_and_can_be_changed(delayq, put, message):
+def test_an_unreadable_task_is_shown_with_what_is_known_of_it_and_can_be_changed(
+    delayq, put, message
+):
     put("b", message)
 
     listed = [*delayq.tasks()]
@@ -62,7 +64,7 @@ def test_a_body_that_has_no_arguments_has_none(delayq, put, text):
     assert [one.id for one in delayq.tasks()] == ["a", "b", "c"]
 
 
-def test_a_dead_one_says_why_it_is_dead_and_that_it_cannot_be_read(delayq, put, redis):
+def test_a_dead_task_says_why_it_is_dead_and_that_it_cannot_be_read(delayq, put, redis):
     put("b", MESSAGES["no headers"])
     redis.delete("celery")
     delayq.reschedule("b", LONG_AGO)

@@ -48,7 +48,7 @@ def state(app, task_id):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("end", ENDS)
-def test_its_old_state_is_gone_before_the_new_task_waits(app, add, task_id, way, end):
+def test_the_old_state_of_an_id_is_gone_before_the_new_task_waits(app, add, task_id, way, end):
     ENDS[end](app.backend, task_id)
     assert app.AsyncResult(task_id).state != states.PENDING  # and this process has it cached
     WAYS[way](add, task_id)

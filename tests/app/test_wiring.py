@@ -52,7 +52,9 @@ def test_making_one_opens_no_connection_and_reads_no_setting(make_app):
         assert redis.connections == 0
 
 
-def test_a_second_one_for_an_app_changes_nothing_and_serves_the_same_store(delayq_app, url, redis):
+def test_a_second_delayq_of_an_app_changes_nothing_and_serves_the_same_store(
+    delayq_app, url, redis
+):
     app = delayq_app(url)
     first, steps = app.delayq, set(app.steps["worker"])
     amqp_cls, options = app.amqp_cls, set(app.user_options["worker"])
@@ -68,7 +70,7 @@ def test_a_second_one_for_an_app_changes_nothing_and_serves_the_same_store(delay
     second.close()
 
 
-def test_it_may_be_made_after_the_app_was_used(make_app, url, redis):
+def test_a_delayq_may_be_made_after_the_app_was_used(make_app, url, redis):
     app = make_app(url)
     task = app.task(name="t")(noop)
     task.delay(1)

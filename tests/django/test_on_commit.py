@@ -90,7 +90,7 @@ def test_a_commit_while_redis_is_away_stores_the_data_and_raises_an_error(answer
     assert found["called"] == []  # by Django: callbacks registered later
 
 
-def test_it_can_be_scheduled_again_by_its_id_once(answers):
+def test_a_task_of_a_commit_without_redis_can_be_scheduled_again_by_its_id_once(answers):
     assert answers["redis_is_away"]["again"] == [True, "AlreadyScheduled"]
 
 

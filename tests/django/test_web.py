@@ -195,7 +195,7 @@ print(json.dumps(CHANGED))
     assert told == ["ann", "", "", "ann", ""]
 
 
-def test_there_is_no_table_and_no_migration(site):
+def test_the_pages_need_no_table_and_no_migration(site):
     told = site.run("""
 import io, json
 from django.core.management import call_command
@@ -210,7 +210,7 @@ print(json.dumps([tables, out.getvalue()]))
     assert told == [[], "No changes detected\nSystem check identified no issues (0 silenced).\n"]
 
 
-def test_it_works_under_asgi(asked):
+def test_the_pages_work_under_asgi(asked):
     told = asked("""
 import asyncio
 from django.test import AsyncClient

@@ -39,7 +39,7 @@ def old_runs(new):
 
 
 @pytest.mark.usefixtures("rule")
-def test_its_arguments_bind_or_not(look):
+def test_the_arguments_of_a_rule_bind_or_not(look):
     assert look({"report": one}) == []
     assert sorted(look({"report": two})) == [
         ("report", "arguments", "rule", 1),
@@ -47,7 +47,7 @@ def test_its_arguments_bind_or_not(look):
     ]
 
 
-def test_its_links_are_links(old, look):
+def test_the_links_of_a_rule_are_links(old, look):
     signature = old.signature("report", (1,)).set(link=old.signature("other"))
     old.delayq.every("daily", signature, DAILY, declared=False)
     assert look({"report": one}) == [("other", "unregistered", "link", 1)]

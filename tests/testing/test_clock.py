@@ -26,7 +26,7 @@ def each_store(request, shop):
         yield delayq
 
 
-def test_it_moves_for_the_store_the_app_and_this_package(shop, each_store):
+def test_the_clock_moves_for_the_store_the_app_and_this_package(shop, each_store):
     def clocks():
         return each_store.now, shop.app.now(), clock.utc_now()
 
@@ -71,7 +71,7 @@ def test_a_relative_expiry_counts_from_the_moved_due_time(shop, delayq):
     assert [result.state for result in delayq.run_due()] == ["SUCCESS"]
 
 
-def test_it_never_goes_back(shop, delayq):
+def test_the_clock_never_goes_back(shop, delayq):
     with pytest.raises(InvalidOption) as raised:
         delayq.advance(minutes=-1)
 
@@ -82,7 +82,7 @@ def test_it_never_goes_back(shop, delayq):
 
 
 @pytest.mark.parametrize(("given", "units"), [((60,), {}), ((HALF_AN_HOUR,), {"minutes": 1})])
-def test_it_takes_a_timedelta_or_what_makes_one(shop, delayq, given, units):
+def test_advance_takes_a_timedelta_or_what_makes_one(shop, delayq, given, units):
     with pytest.raises(TypeError, match="advance takes a timedelta, or keywords like minutes=30"):
         delayq.advance(*given, **units)
 
@@ -110,7 +110,7 @@ def travelling():
 
 
 @pytest.mark.parametrize("stopped", [frozen, travelling], ids=["freezegun", "time_machine"])
-def test_another_package_s_clock_stops_it_and_moves_it(shop, delayq, stopped):
+def test_another_package_s_clock_stops_ours_and_moves_it(shop, delayq, stopped):
     with stopped() as (go_on, move_to):
         shop.remind.delay_for(60, 1)
         shop.remind.delay_until("2030-01-01T10:00:00Z", 2)
@@ -130,7 +130,7 @@ def test_another_package_s_clock_stops_it_and_moves_it(shop, delayq, stopped):
         assert delayq.now.isoformat() == "2030-01-01T10:01:00+00:00"
 
 
-def test_time_machine_moves_it_while_it_goes_on(shop, delayq):
+def test_time_machine_moves_the_clock_while_it_goes_on(shop, delayq):
     with time_machine.travel("2030-01-01T09:00:00Z") as traveller:
         shop.remind.delay_for(1800, 1)
         traveller.shift(1500)

@@ -68,7 +68,7 @@ def test_the_redis_of_a_test_is_not_told_the_store_s_login(shop):
     assert provider.asked == []
 
 
-def test_afterwards_all_is_as_before(shop):
+def test_after_an_isolated_test_all_is_as_before(shop):
     before = everything(shop.app)
 
     with isolated(shop.app) as delayq:
@@ -84,7 +84,7 @@ def test_afterwards_all_is_as_before(shop):
     assert everything(shop.app) == before
 
 
-def test_also_where_the_test_fails(shop):
+def test_after_an_isolated_test_that_fails_all_is_as_before(shop):
     before = everything(shop.app)
 
     def fails():
@@ -175,7 +175,7 @@ def test_settings_of_another_spelling_are_replaced_as_well(make_app, settings, n
     app.close()
 
 
-def test_its_own_broker_and_backend_can_stay(make_app, redis_server, redis_url):
+def test_an_isolated_app_s_own_broker_and_backend_can_stay(make_app, redis_server, redis_url):
     app = make_app(redis_url, redis_server.url(1))
     DelayQ(app)
     number = number_of(app)

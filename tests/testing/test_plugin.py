@@ -112,7 +112,9 @@ def test_an_app_without_a_delayq_is_reported_in_one_sentence(user):
         ("nowhere", "delayq_app is 'nowhere', which cannot be found: No module named 'nowhere'"),
     ],
 )
-def test_so_it_does_where_a_name_is_wrong(make_app, monkeypatch, name, sentence):
+def test_an_app_whose_name_is_wrong_is_reported_in_one_sentence(
+    make_app, monkeypatch, name, sentence
+):
     plain = ModuleType("plain")
     plain.app = make_app()
     monkeypatch.setitem(sys.modules, "plain", plain)
@@ -185,7 +187,7 @@ def test_a_real_server_can_be_named_on_the_command_line(user, redis_server, redi
         assert client.keys() == [b"mine"]
 
 
-def test_unittest_asyncio_and_django_have_it_as_a_context_manager(user):
+def test_unittest_asyncio_and_django_have_an_isolated_store_as_a_context_manager(user):
     user.makepyfile(
         """
         import asyncio
@@ -259,7 +261,7 @@ UNUSED = """
 """
 
 
-def test_a_run_without_it_imports_the_plugin_and_nothing_else(user):
+def test_a_run_without_the_fixture_imports_the_plugin_and_nothing_else(user):
     user.makepyfile(UNUSED)
     user.run_tests(passed=1)
 

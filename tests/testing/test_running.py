@@ -35,7 +35,7 @@ def test_a_task_runs_when_it_is_due_and_no_earlier(shop, delayq):
     assert delayq.scheduled() == []
 
 
-def test_its_result_is_in_the_backend(shop, delayq):
+def test_the_result_of_a_task_that_ran_is_in_the_backend(shop, delayq):
     result = shop.remind.delay_for(60, 7)
     assert result.state == "SCHEDULED"
 
@@ -134,7 +134,9 @@ def test_a_task_that_raises_has_the_error_as_its_result(shop, delayq):
 
 
 @pytest.mark.parametrize("by_setting", [True, False])
-def test_or_is_raised_where_that_is_wanted_and_the_rest_runs_next_time(shop, delayq, by_setting):
+def test_the_error_of_a_task_is_raised_where_that_is_wanted_and_the_rest_runs_next_time(
+    shop, delayq, by_setting
+):
     shop.app.conf.task_eager_propagates = by_setting
     shop.boom.delay()
     shop.remind.delay(7)
@@ -222,7 +224,7 @@ def test_a_task_expires_by_the_test_s_clock(shop, delayq, after):
             result.get()
 
 
-def test_and_its_id_may_be_used_again(shop, delayq):
+def test_the_id_of_an_expired_task_may_be_used_again(shop, delayq):
     shop.remind.apply_async((7,), expires=60, task_id="a")
     delayq.advance(seconds=61)
     delayq.run_due()

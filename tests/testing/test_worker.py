@@ -38,7 +38,7 @@ def test_advance_wakes_its_scanner(shop, asleep, delayq):
         assert result.get(timeout=SOON) == "reminded 7"
 
 
-def test_its_scanner_counts_as_alive_however_much_time_passes(asleep, delayq):
+def test_a_worker_s_scanner_counts_as_alive_however_much_time_passes(asleep, delayq):
     with delayq.worker():
         wait_until_it_sleeps(delayq)
         delayq.advance(days=1)
@@ -46,7 +46,7 @@ def test_its_scanner_counts_as_alive_however_much_time_passes(asleep, delayq):
     assert delayq.counts().scanners == 0
 
 
-def test_it_runs_what_was_sent_before_and_what_a_task_sends(shop, delayq):
+def test_a_worker_runs_what_was_sent_before_and_what_a_task_sends(shop, delayq):
     plain = shop.remind.delay(1)
     last = delayq.schedule(shop.remind.si(2) | shop.remind.si(3), after=60)
     with delayq.worker():
@@ -55,7 +55,7 @@ def test_it_runs_what_was_sent_before_and_what_a_task_sends(shop, delayq):
         assert last.get(timeout=SOON) == "reminded 3"
 
 
-def test_it_takes_what_celery_s_own_takes(shop, delayq):
+def test_a_worker_takes_the_options_that_celery_s_own_takes(shop, delayq):
     with delayq.worker(queues=["mail"], pool="threads", concurrency=2) as worker:
         result = shop.remind.s(1).set(queue="mail").delay_for(60)
         delayq.advance(minutes=1)
@@ -82,7 +82,7 @@ def test_meanwhile_nothing_else_runs_tasks(delayq):
             pass
 
 
-def test_time_machine_moves_it_as_soon_as_its_scanner_is_told(shop, asleep, delayq):
+def test_time_machine_moves_the_clock_as_soon_as_the_scanner_is_told(shop, asleep, delayq):
     with delayq.worker():
         wait_until_it_sleeps(delayq)
         result = shop.remind.delay_until("2100-01-01T09:00:00Z", 7)
@@ -91,7 +91,7 @@ def test_time_machine_moves_it_as_soon_as_its_scanner_is_told(shop, asleep, dela
             assert result.get(timeout=SOON) == "reminded 7"
 
 
-def test_it_starts_runs_and_ends_where_freezegun_stops_the_time(shop, asleep, delayq):
+def test_a_worker_starts_runs_and_ends_where_freezegun_stops_the_time(shop, asleep, delayq):
     with freeze_time("2030-01-01T09:00:00Z") as frozen, delayq.worker():
         wait_until_it_sleeps(delayq)
         result = shop.remind.delay_for(1800, 7)
@@ -115,7 +115,7 @@ def process():
     }
 
 
-def test_it_leaves_no_trace(make_app, shop, delayq, monkeypatch):
+def test_a_worker_leaves_no_trace(make_app, shop, delayq, monkeypatch):
     make_app()  # which is the current one now
     logging.captureWarnings(False)
     for name in [name for name in os.environ if name.startswith(("CELERY_LOG_", "_MP_FORK_"))]:
