@@ -8,6 +8,11 @@
         |--> revoked, expired --------------------------------------------> free
         '--> refused: unknown task, body that cannot be read --------------> free
 
+A run that goes on after ``self.retry(throw=False)`` frees its key, although the retry is still to
+come. If Celery raises at the end, as its result backend is away, the key is free after an
+acknowledged message, and held after one that the broker delivers again. Of two runs of one
+message, the one that ends first frees the key.
+
 All of this shows in the worker's main process, whatever its pool; a child that dies is seen there
 as well. A key is freed only after its message was acknowledged, so that no redelivery finds it
 free. It is freed even if Celery raises on the way there, as it does without its result backend.

@@ -1,9 +1,8 @@
 """Django's Tasks on Celery, by each package that has a backend for them, with `run_after` captured.
 
-The settings and the table of answers are those of the page `guide/django`.
+The settings are those of the page `guide/django`.
 """
 
-import re
 from importlib.util import find_spec
 
 import pytest
@@ -19,6 +18,16 @@ CELERY, FENNEL, FENNEL_FILES = COLUMNS = (
     "django-tasks-fennel",
     "django-tasks-fennel, results in files",
 )
+# What Django's `get_result` says of a task, by column: its status, or the error that it raises.
+SAYS = {
+    "waiting, or in its queue": ("READY", "TaskResultDoesNotExist", "READY"),
+    "waiting, asked by its task": ("AttributeError", "TaskResultDoesNotExist", "READY"),
+    "running": ("RUNNING",) * 3,
+    "done": ("SUCCESSFUL",) * 3,
+    "failed": ("FAILED",) * 3,
+    "cancelled": ("FAILED",) * 3,
+    "dead": ("READY", "TaskResultDoesNotExist", "READY"),
+}
 
 MORE_TASKS = """
 import os
@@ -84,17 +93,13 @@ def answer(**found):
 
 
 class TasksProject:
-    """The recipe's project, and its column of the page's table."""
+    """The recipe's project, and what Django says of tasks in its column."""
 
     def __init__(self, project, column):
         self.env, self._run = project.env, project.run
         self.noted = project.folder / "orders" / "noted"
         self.column = column
-        at = COLUMNS.index(column) + 1
-        # In a cell stands a status, or the name of an error.
-        self.says = {
-            row[0]: re.search(r"`(\w+)`", row[at])[1] for row in PAGE.rows("What get_result says")
-        }
+        self.says = {what: said[COLUMNS.index(column)] for what, said in SAYS.items()}
 
     def ask(self, script):
         return self._run(QUESTIONS + script)
@@ -170,7 +175,7 @@ answer(
         "in_an_hour": True,
         "queues": 0,
         "said": project.says["waiting, or in its queue"],
-        "said_by_task": project.says["waiting, asked by `thank.get_result(id)`"],
+        "said_by_task": project.says["waiting, asked by its task"],
     }
 
 

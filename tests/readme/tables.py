@@ -233,7 +233,7 @@ def tables() -> tuple[Table, ...]:
         Table(page("inside/house"), ("file of `core/`", "what it is"), _core()),
         Table(
             page("guide/change"),
-            ("method", "what it does", "awaited", "command", "button", "undo"),
+            ("method", "what it does", "awaited", "command", "undo"),
             tuple(map(_change, ACTIONS.values())),
         ),
         Table(page("guide/keys"), who_stays.HEAD, (*who_stays.table(),)),
@@ -249,13 +249,11 @@ def tables() -> tuple[Table, ...]:
 def _change(action: Action) -> Row:
     """A change: where its method stands, and what shows it."""
     name, awaited = action.name, f"a{action.name}"
-    states = [state for state in ("waiting", "dead") if getattr(action, state)]
     return (
         f"`{name}`",
         action.says,
         f"`{awaited}`" if hasattr(DelayQ, awaited) else "",
         f"`{action.command}`",
-        f"{action.label}: {' or '.join(states)}" if action.of_one else "",
         "yes" if action.undone else "",
     )
 
