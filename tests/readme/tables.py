@@ -108,6 +108,7 @@ def _passages() -> Iterator[Passage]:
     yield Passage(Document("celery_delayq/contrib/metrics/alerts.yml"), "    rules:\n", rules)
     for one in alerts():
         yield Passage(page("runbook"), f"\n## {one.name}\n\n", _in_words(one), "\n\n")
+    yield from _lines()
     yield from _lists()
     yield Passage(page("reference/api"), "no `a`: ", _awaited(), ".\n")
     of_tasks = ", ".join(f"`{name}`" for name, one in OPTIONS.items() if not one.of_tasks)
@@ -166,6 +167,14 @@ def _lists() -> Iterator[Passage]:
     yield Passage(
         page("reference/options"), "raises `InvalidOption`.\n\n", _list(_options()), "\n## "
     )
+
+
+def _lines() -> Iterator[Passage]:
+    """The lines of `health`, and those of the doctor alone."""
+    own = [one for one in checks() if isinstance(one, doctor.Question)]
+    watching = page("operate/watching")
+    yield Passage(watching, "the page have these:\n\n", _checks(health.quick()), "\nThe doctor ")
+    yield Passage(watching, "The doctor alone has these:\n\n", _checks(own), "\n## ")
 
 
 def _list(rows: Iterable[Row]) -> str:
@@ -238,11 +247,6 @@ def tables() -> tuple[Table, ...]:
         ),
         Table(page("guide/keys"), who_stays.HEAD, (*who_stays.table(),)),
         Table(page("guide/times"), ("you type", "it means", "only for"), _typed_times()),
-        Table(
-            page("operate/watching"),
-            ("line", "what is wrong", "in `health`", "right of the doctor", "in an incident"),
-            _checks(),
-        ),
     )
 
 
@@ -275,33 +279,21 @@ def checks() -> list[health.Check[Any]]:
     return [*found.values()]
 
 
-def _checks() -> tuple[Row, ...]:
-    quick = {one.name: one for one in health.quick()}
-    return tuple(
-        (
-            one.name,
-            one.wrong,
-            _bounds(quick[one.name]) if one.name in quick else "",
-            _needed(one),
-            _section(one.section),
-        )
-        for one in checks()
-    )
+def _checks(of: Iterable[health.Check[Any]]) -> str:
+    """What is wrong if a check finds a problem, and what it needs; then the runbook's section."""
+    rows = ((f"**{one.name}**", f"{one.wrong}{_given(one)}{_section(one.section)}") for one in of)
+    return _list(rows)
 
 
-def _needed(check: health.Check[Any]) -> str:
-    """The rights that a check needs; a bar would end the cell."""
-    needed = (check.needs or check.rights) if isinstance(check, doctor.Question) else ""
-    return f"`{needed}`".replace("|", "\\|") if needed else ""
-
-
-def _bounds(check: health.Check[Any]) -> str:
-    """The options of `health` that say how much is allowed."""
-    return ", ".join(map(_allowed, check.bounds)) or "yes"
+def _given(check: health.Check[Any]) -> str:
+    """The options of `health` that say how much is allowed, or the rights of the doctor's user."""
+    needs = (check.needs or check.rights) if isinstance(check, doctor.Question) else ""
+    given = f"needs `{needs}`" if needs else ", ".join(map(_allowed, check.bounds))
+    return (f" ({given})" if given else "") + (" → " if check.section else "")
 
 
 def _allowed(bound: str) -> str:
-    return f"`--max-{bound}` ({getattr(health.Bounds(), bound):g})"
+    return f"`--max-{bound}`, {getattr(health.Bounds(), bound):g} by default"
 
 
 def _section(anchor: str) -> str:

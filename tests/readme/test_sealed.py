@@ -6,9 +6,11 @@ import sys
 from types import ModuleType
 
 import pytest
+from celery import chain
 from kombu import serialization
 from kombu.serialization import registry
 
+from tests.app.support import envelope
 from tests.readme.document import page
 from tests.readme.runner import run
 
@@ -76,3 +78,9 @@ def test_a_rule_s_arguments_are_not_sealed(sealed, redis_server):
 
     with redis_server.client() as redis:
         assert any(str(SECRET).encode() in row for row in redis.hvals("{delayq:0}:rules"))
+
+
+def test_a_canvas_is_sealed_with_its_parts(sealed):
+    result = chain(sealed.remind.si(1), sealed.remind.si(2)).delay_for(3600)
+
+    assert envelope(sealed.delayq, result.id).raw["content-type"] == TYPE

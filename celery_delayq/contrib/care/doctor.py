@@ -487,7 +487,7 @@ def reached(connection: Connection, keys: Keys, replicas: int, *, aof: bool) -> 
 AT_THE_STORE = (
     Question(
         "store", "whether Redis answers, and is 6.2 or later", _version,
-        "Redis cannot be reached, or is older", runbook="delayqstoreaway",
+        "Redis cannot be reached, or is older than 6.2", runbook="delayqstoreaway",
         advice="check the rights of its Redis user, and Redis's log",
     ),
     Question(
@@ -516,8 +516,8 @@ AT_THE_STORE = (
     Question(
         "wait for replicas", "whether as many as delayq_wait_replicas wants have a write in time",
         _replicas,
-        f"fewer have a write on a scratch key within {WAIT_MS / 1000:g} s, or "
-        f"{WAITAOF_MS / 1000:g} s with `\"aof\"`",
+        f"fewer replicas than it wants have a write on a scratch key within {WAIT_MS / 1000:g} s, "
+        f"or {WAITAOF_MS / 1000:g} s with `\"aof\"`",
         runbook="delayqunreplicated", needs="+info, +wait, +waitaof",
     ),
     Question(
@@ -529,16 +529,17 @@ AT_THE_STORE = (
     ),
     Question(
         "round trip", "how long twenty calls take", _round_trip,
-        f"half of them take more than {SLOW_MS:g} ms", runbook="delayqlate",
+        f"half of twenty calls take more than {SLOW_MS:g} ms", runbook="delayqlate",
     ),
     Question(
         "clock", "whether Redis's and this machine's agree", _clock,
-        f"they differ by more than {WRONG:g} s", runbook="delayqclockdifference",
+        f"Redis's and this machine's differ by more than {WRONG:g} s",
+        runbook="delayqclockdifference",
     ),
     Question(
         "other stores", "whether tasks for this app's queues wait in another one, with no scanner",
         lambda patient: other_stores_here(patient.services, patient.connection),
-        "there is such a store among the first 100,000 keys: a process has a wrong "
+        "tasks for this app's queues wait in one, without a scanner: a process has a wrong "
         "`delayq_prefix`",
         runbook="delayqunread", needs="+scan, and other stores' keys: ~{*:*}:*",
     ),
@@ -549,7 +550,8 @@ AT_THE_STORE = (
     Question(
         "format", "whether each scanner reads the format of records",
         lambda patient: formats(patient.services),
-        "a scanner does not; or all read a newer one, to which you can upgrade", each=False,
+        "a scanner cannot read that of records; or all read a newer one, to which you can upgrade",
+        each=False,
     ),
 )  # fmt: skip
 AT_THE_BROKER = (
@@ -569,7 +571,8 @@ AT_THE_BROKER = (
     ),
     Question(
         "keys", "whether a worker or the broker has the tasks that hold unique keys", _held_keys,
-        "neither has such a task; unknown while the broker has messages or a worker is silent",
+        "neither a worker nor the broker has the task that holds one; unknown while the broker has "
+        "messages or a worker is silent",
         runbook="a-task-did-not-run",
     ),
 )  # fmt: skip
