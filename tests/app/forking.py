@@ -1,14 +1,10 @@
-"""A program whose module uses the store and the broker before its processes are forked.
+"""A WSGI program whose module uses the store and the broker before its processes are forked.
 
-Served by a WSGI server, it answers each request with the number of its process and of its link to
-the store. ``python -m tests.app.forking METHOD`` prints the same of the process and of three more,
-which :mod:`multiprocessing` starts by that method, and then of the process again.
+It answers each request with the number of its process and of its link to the store.
 """
 
 import json
-import multiprocessing
 import os
-import sys
 
 from celery import Celery
 
@@ -50,27 +46,5 @@ def application(environ, start_response):
     return [told.encode()]
 
 
-BEFORE = [os.getpid(), link()]
 job.delay_for(3600, 0)
 job.apply_async((0,))
-
-
-def put_answers(answers) -> None:
-    answers.put([answer(number) for number in range(5)])
-
-
-def main(method: str) -> None:
-    context = multiprocessing.get_context(method)
-    answers = context.Queue()
-    children = [context.Process(target=put_answers, args=(answers,)) for _ in range(3)]
-    for child in children:
-        child.start()
-    told = [answers.get(timeout=60) for _ in children]
-    for child in children:
-        child.join()
-    told = [BEFORE, *(one for some in told for one in some), answer(1)]
-    sys.stdout.write(json.dumps(told))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -183,21 +183,32 @@ def test_a_shielded_call_goes_on(slow):
     assert ids(delayq) == [result.id]
 
 
-def test_a_call_that_cannot_be_taken_back_is_a_line_in_the_log(caplog):
+def cancelled_in_its_thread(call, *rest):
+    """Cancel the coroutine of a call while a thread makes it; return when the thread has ended."""
     begun, go = threading.Event(), threading.Event()
 
-    def call():
+    def held():
         begun.set()
         go.wait()
-
-    def refuse(_):
-        raise OSError("away")
+        return call()
 
     async def main():
-        await cancelled(in_thread(call, refuse), begun.is_set)
+        await cancelled(in_thread(held, *rest), begun.is_set)
         go.set()
+        await asyncio.gather(*(in_thread(lambda: None) for _ in range(THREADS)))
 
     asyncio.run(main())
+
+
+def failing(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+def test_a_call_that_cannot_be_taken_back_is_a_line_in_the_log(caplog):
+    cancelled_in_its_thread(lambda: None, failing(OSError("away")))
     eventually(lambda: "could not be taken back: away" in caplog.text)
 
 
@@ -225,19 +236,8 @@ def test_the_loop_does_not_wait_for_a_call_to_be_taken_back_that_was_answered_ju
 
 
 def test_a_cancelled_call_that_fails_has_nothing_to_take_back(caplog):
-    begun, go, taken = threading.Event(), threading.Event(), []
-
-    def fail():
-        begun.set()
-        go.wait()
-        raise OSError("away")
-
-    async def main():
-        await cancelled(in_thread(fail, taken.append), begun.is_set)
-        go.set()
-        await asyncio.gather(*(in_thread(lambda: None) for _ in range(THREADS)))
-
-    asyncio.run(main())
+    taken = []
+    cancelled_in_its_thread(failing(OSError("away")), taken.append)
     assert (taken, caplog.text) == ([], "")
 
 
@@ -260,19 +260,7 @@ LOST = {
 def test_a_cancelled_call_that_may_have_taken_effect_is_a_line_in_the_log(
     caplog, error, about, begins
 ):
-    begun, go = threading.Event(), threading.Event()
-
-    def fail():
-        begun.set()
-        go.wait()
-        raise error
-
-    async def main():
-        await cancelled(in_thread(fail, lambda _: None, about), begun.is_set)
-        go.set()
-        await asyncio.gather(*(in_thread(lambda: None) for _ in range(THREADS)))
-
-    asyncio.run(main())
+    cancelled_in_its_thread(failing(error), lambda _: None, about)
     said = "was cancelled, and whether its call took effect is unknown: schedule failed: no answer"
     eventually(lambda: caplog.messages == [f"{one} {said}" for one in begins])
 

@@ -6,17 +6,15 @@ from celery import states
 from celery_delayq import AlreadyScheduled, Item
 from tests.app.bulk import plain_task
 from tests.app.conflicts import owed, told, waiting
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR
 from tests.app.test_entry_options import terms
 from tests.support.shards import total
 
+__all__ = ["app"]
+
 LATER = FAR + 60
 WAYS = ["made of one another", "made by Celery"]
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 @pytest.fixture(params=WAYS)

@@ -9,14 +9,12 @@ from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult
 
 from celery_delayq import Outcome
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO
 
+__all__ = ["app"]
+
 pytestmark = pytest.mark.core
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 def method(said):

@@ -13,14 +13,12 @@ from celery.result import AsyncResult, GroupResult
 
 from celery_delayq import Outcome
 from celery_delayq.core.message.headers import LAUNCH
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO, lists, noop
 
+__all__ = ["app"]
+
 pytestmark = pytest.mark.libraries
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 CANVASES = {

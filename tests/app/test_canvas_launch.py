@@ -16,14 +16,12 @@ from celery_delayq import State
 from celery_delayq.core import clock
 from celery_delayq.core.message.headers import LAUNCH
 from celery_delayq.errors import AlreadyScheduled, NotScheduled
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO, lists, noop
 
+__all__ = ["app"]
+
 pytestmark = pytest.mark.libraries
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 @pytest.fixture

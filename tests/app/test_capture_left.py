@@ -9,7 +9,6 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery import Celery, signals
-from celery._state import _task_stack
 from celery.exceptions import Ignore, Retry
 from kombu import Connection, Exchange, Queue
 
@@ -18,6 +17,7 @@ from celery_delayq.core.message.headers import identity_of
 from celery_delayq.core.scheduling import writing
 from celery_delayq.errors import StoreDiffers, StoreFull, StoreUnavailable
 from tests.app.support import lists, noop, only_message
+from tests.app.test_put_off_stored import run
 from tests.support.network import QUICK
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, eventually
@@ -282,22 +282,6 @@ def test_a_store_that_is_back_takes_captured_calls_again(capturing, redis, start
     app.send_task("t", task_id="b", eta=DUE)
 
     assert (redis.llen("celery"), [one.id for one in app.delayq.tasks()]) == (1, ["b"])
-
-
-def run(task, task_id="a", **said):
-    """Run a task as a worker does that received it with these headers."""
-    headers = task.app.amqp.as_task_v2(task_id, task.name, (1,)).headers
-    info = {"exchange": "", "routing_key": "mail", "priority": 3, "redelivered": False}
-    given = {"args": (1,), "kwargs": {}, "properties": {"delivery_tag": "t1"}}
-    _task_stack.push(task)
-    task.push_request(
-        **{**headers, "called_directly": False, "delivery_info": info, **given, **said}
-    )
-    try:
-        return task.run(1)
-    finally:
-        task.pop_request()
-        _task_stack.pop()
 
 
 def later(app):

@@ -8,33 +8,16 @@ import pytest
 from celery import states
 
 from tests.app.conflicts import owed, told, waiting
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR
+from tests.app.test_outbox import drain
 from tests.support.forked import run_forked
-from tests.support.shards import SHARDS, each, total
+from tests.support.shards import SHARDS, total
 from tests.support.worker import ROOT
 
+__all__ = ["app", "drain"]
+
 CALLERS = 100
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
-
-
-@pytest.fixture
-def drain(delayq, redis):
-    """Let a scanner store all results in the outbox, as if they had been there for a long time."""
-    outbox = delayq.scanner()._outbox
-
-    def drained():
-        for key in each("outbox"):
-            for task_id in redis.zrange(key, 0, -1):
-                redis.zadd(key, {task_id: 0})
-        return outbox.drain()
-
-    yield drained
-    for shard_steps in outbox._steps_by_shard:
-        shard_steps.close()
 
 
 def at_once(calls):

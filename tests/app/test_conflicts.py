@@ -10,12 +10,10 @@ from celery.signals import task_revoked
 
 from celery_delayq import AlreadyScheduled, Outcome
 from tests.app.conflicts import KEEPING, REPLACING, owed, told, waiting
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR
 
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
+__all__ = ["app"]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import pytest
 from celery import chord, group
 
 from celery_delayq.errors import InvalidOption
+from tests.app.conftest import app_with_results as app
 from tests.app.support import (
     ALL_WAYS,
     FAR,
@@ -14,6 +15,8 @@ from tests.app.support import (
     noop,
     only_message,
 )
+
+__all__ = ["app"]
 
 WORDS = {
     "delayq_key": "k",
@@ -49,12 +52,6 @@ KINDS = {
     ),
     "capture": lambda add, *_, **said: add.apply_async((1,), countdown=3600, **said),
 }
-
-
-@pytest.fixture
-def app(app_with_results):
-    """A chord needs results."""
-    return app_with_results
 
 
 @pytest.mark.parametrize("way", KINDS)

@@ -11,7 +11,10 @@ from celery.app.trace import build_tracer
 from celery.backends.base import BaseBackend
 from celery.utils.time import maybe_timedelta
 
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, noop
+
+__all__ = ["app"]
 
 pytestmark = pytest.mark.libraries
 
@@ -28,11 +31,6 @@ class Database(BaseBackend):
 
     def __init__(self, **options):
         super().__init__(expires_type=maybe_timedelta, **options)
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import pytest
 from celery_delayq.core.servers.pool import PerProcess
 from tests.app.bulk import plain_task
 from tests.support.children import in_child
-from tests.support.forked import run_forked
 from tests.support.missing import missing
 from tests.support.ports import free_port
 from tests.support.process import ChildProcess
@@ -84,16 +83,6 @@ def test_each_process_of_a_web_server_has_links_of_its_own_and_right_answers(ser
     eventually(lambda: len(processes()) == 2)
 
     assert [one for one in told if not isinstance(one, list)] == []
-    assert _shared(told) == {}
-
-
-@pytest.mark.parametrize("method", ["fork", *thorough(["spawn", "forkserver"])])
-def test_each_process_of_multiprocessing_has_links_of_its_own(url, method):
-    ran = run_forked("-m", MODULE, method, cwd=ROOT, env={"FORKING_STORE": url})
-
-    assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout.splitlines()[-1])
-    assert len({pid for pid, _ in told}) == 4
     assert _shared(told) == {}
 
 

@@ -11,15 +11,13 @@ from celery.result import AsyncResult, GroupResult, result_from_tuple
 from celery_delayq import DelayQ, Outcome, ScheduledResult, State
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.integration.results import word_of
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO
 from tests.support.ports import free_port
 
+__all__ = ["app"]
+
 pytestmark = pytest.mark.libraries
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 @pytest.fixture

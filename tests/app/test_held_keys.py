@@ -10,16 +10,14 @@ from celery_delayq import Item, Outcome
 from celery_delayq.core.clock import from_ms
 from celery_delayq.core.store import State
 from celery_delayq.errors import InvalidOption, KeyHeld
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO
 from tests.support.shards import keys_of
 
+__all__ = ["app"]
+
 HOUR = 3_600_000
 UNTIL = {"key": "k", "unique_until": "finished"}
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 def hold(delayq):

@@ -118,16 +118,6 @@ def test_a_spoilt_number_is_found_in_an_empty_store_too(app, redis):
     assert dumped(app) == NEW
 
 
-def test_a_number_that_is_raised_meanwhile_is_left(app, redis):
-    put(app, OLD)
-    redis.hset("{delayq:0}:meta", "seq", 1)
-    [finding] = app.delayq.check()
-    redis.hset("{delayq:0}:meta", "seq", 10)
-
-    assert app.delayq.repair(finding).what == "gone"
-    assert redis.hget("{delayq:0}:meta", "seq") == b"10"
-
-
 def spoil_number(redis, number):
     """Give the only task's record another number."""
     [(task_id, record)] = redis.hgetall("{delayq:0}:records").items()

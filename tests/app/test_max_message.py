@@ -72,14 +72,6 @@ def test_the_size_is_that_of_the_message(remind, app, delayq):
     assert stored - 20 < caught.value.size <= stored
 
 
-def test_a_million_bytes_are_the_default(delayq_app, url):
-    task = plain_task(delayq_app(url))
-
-    task.delay_for(60, "x" * 700_000)
-    with pytest.raises(MessageTooLarge):
-        task.delay_for(60, "x" * 800_000)
-
-
 def test_a_message_that_compression_makes_small_enough_is_taken(remind, delayq):
     result = remind.s(LARGE).set(compression="zlib").delay_for(60)
 

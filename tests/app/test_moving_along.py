@@ -11,7 +11,10 @@ from celery_delayq import Outcome
 from celery_delayq.core.message.headers import LAUNCH
 from celery_delayq.errors import InvalidOption, NotATask
 from celery_delayq.operations.selection import Before
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO, envelope, lists
+
+__all__ = ["app"]
 
 NAMES = {"add": "plus"}
 CANVASES = {
@@ -23,11 +26,6 @@ CANVASES = {
     "part with links": lambda add: group(add.s(1).on_error(add.s()), add.s(2)),
     "part that waits": lambda add: group(add.s(1), add.s(2).set(delayq_after=60)),
 }
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 @pytest.fixture(autouse=True)

@@ -5,16 +5,13 @@ import json
 import pytest
 
 from celery_delayq.errors import InvalidOption
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO, envelope, only_message, templates
 from tests.app.test_adoption import Consumer
 
+__all__ = ["app"]
+
 pytestmark = pytest.mark.libraries
-
-
-@pytest.fixture
-def app(app_with_results):
-    """A chord needs results."""
-    return app_with_results
 
 
 def sent(redis):

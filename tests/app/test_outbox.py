@@ -7,13 +7,11 @@ from celery import states
 
 from celery_delayq.core.handover.scanner import Outbox
 from celery_delayq.core.store.changes import Removal
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR
 from tests.support.shards import each, keys_of
 
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
+__all__ = ["app"]
 
 
 def overdue(redis):

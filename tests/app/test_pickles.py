@@ -13,9 +13,12 @@ from celery import chord, group
 from celery.result import AsyncResult, result_from_tuple
 
 from celery_delayq import Defer, Item, Outcome, ScheduledResult, State, errors
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR
 from tests.support.forked import run_forked
 from tests.support.worker import ROOT
+
+__all__ = ["app"]
 
 pytestmark = pytest.mark.libraries
 
@@ -52,11 +55,6 @@ WAYS = {
     "deepcopy": copy.deepcopy,
 }
 OF_RESULTS = {**WAYS, "asdict": lambda one: dataclasses.asdict(Order(one))["reminder"]}
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 @pytest.mark.parametrize("way", OF_RESULTS.values(), ids=OF_RESULTS)

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta, timezone
 
 import celery.app.task
 import pytest
+from celery._state import _task_stack
 from celery.exceptions import Ignore
 from kombu.exceptions import OperationalError
 
@@ -36,11 +37,13 @@ def run(task, task_id="a", tag="t1", **said):
     headers = task.app.amqp.as_task_v2(task_id, task.name, (1,)).headers
     info = {"exchange": "", "routing_key": "mail", "priority": 3, "redelivered": False}
     given = {"args": (1,), "kwargs": {}, "properties": {"delivery_tag": tag}, "delivery_info": info}
+    _task_stack.push(task)
     task.push_request(**{**headers, "called_directly": False, **given, **said})
     try:
         return task.run(1)
     finally:
         task.pop_request()
+        _task_stack.pop()
 
 
 def put_off(task, **said):

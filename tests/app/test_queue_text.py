@@ -44,12 +44,3 @@ def test_options_that_celery_leaves_out_for_a_plain_queue_do_not_matter(app, red
 
     assert app.delayq.hand_over() == 1
     assert [*lists(redis)] == [b"celery"]
-
-
-def test_an_item_of_a_bulk_is_refused_like_a_call(app, redis):
-    with pytest.raises(InvalidOption, match="queue is 5; expected text"):
-        app.delayq.schedule_many(
-            app.signature("t").set(queue=5, priority=3), [((), {})] * 3, at=LONG_AGO
-        )
-
-    assert app.delayq.hand_over() == 0

@@ -128,21 +128,6 @@ def test_expiry_and_grace_period_count_on_from_the_due_time(app, delayq, redis, 
     assert delayq.due_of(t.request) == DUE
 
 
-def test_only_selected_tasks_leave_and_the_store_keeps_only_their_tombstones(twenty, delayq, redis):
-    assert delayq.select(tag="t1").release() == 10
-    assert delayq.hand_over() == 10
-    assert ids(redis) == NAMES[1::2]
-    assert {task.due for task in delayq.select(all=True)} == {DUE}
-
-    assert delayq.select(tag="t").release() == 10
-    assert delayq.hand_over() == 10
-
-    assert ids(redis) == NAMES
-    assert list(delayq.check()) == []
-    kinds = {b"calls", b"meta", b"tombstones"}
-    assert {key.rpartition(b":")[2] for key in redis.keys("{*")} <= kinds
-
-
 def test_a_dry_run_counts_and_changes_nothing(add, delayq, redis):
     add.apply_async(delayq_at=FAR, task_id="a")
     before = redis.hgetall("{delayq:0}:records")

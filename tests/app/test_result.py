@@ -10,19 +10,17 @@ from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, State
 from celery_delayq.core.integration.results import scheduled
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO, to_ms
 from tests.support.places import at, take
 from tests.support.waiting import eventually
+
+__all__ = ["app"]
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 UTC = timezone.utc
 DUE = datetime.fromtimestamp(FAR, UTC)
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 def test_the_state_is_scheduled_while_it_waits_and_the_backend_s_after_that(app, add, delayq):

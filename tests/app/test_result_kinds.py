@@ -6,14 +6,12 @@ from celery.result import AsyncResult, GroupResult
 
 from celery_delayq import ScheduledResult
 from celery_delayq.core.integration.results import scheduled
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO
 
+__all__ = ["app"]
+
 pytestmark = pytest.mark.libraries
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 def stored(app, task_id, state):

@@ -11,15 +11,13 @@ from celery.worker.control import Panel, revoke, terminate
 
 from celery_delayq import Outcome
 from celery_delayq.contrib.control import remote
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.places import at
 
+__all__ = ["app"]
+
 pytestmark = pytest.mark.libraries
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 @pytest.fixture

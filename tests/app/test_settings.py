@@ -11,7 +11,6 @@ from celery_delayq.core.settings import SETTINGS
 from celery_delayq.errors import InvalidSetting, SwitchedOff, UnknownSetting
 from tests.app.support import FAR
 from tests.support.apps import celery_state_kept
-from tests.support.shards import keys_of
 
 # tests/unit/test_settings.py tries each setting; here, a few, end to end.
 REDIS = (
@@ -130,19 +129,6 @@ def test_settings_are_read_however_and_whenever_the_app_was_configured(bare_app,
     assert delayq.services.endpoint.db == 5
 
 
-def test_a_setting_that_is_changed_later_is_honoured(app, add, delayq, redis):
-    add.apply_async((1,), countdown=60)
-    assert delayq.counts().scheduled == 0
-
-    app.conf.delayq_capture_eta = True
-    add.apply_async((2,), countdown=60)
-    app.conf.delayq_min_delay = 100
-    add.apply_async((3,), countdown=60)
-
-    assert [task.args for task in delayq.tasks()] == [(2,)]
-    assert redis.llen("celery") == 2
-
-
 def test_a_store_that_is_changed_later_is_used_from_then_on(app, add, delayq):
     first = add.delay_until(FAR, 1)
 
@@ -209,20 +195,6 @@ def test_an_app_that_is_switched_off_later_schedules_nothing_more(app, delayq, a
         add.delay_for(60, 1)
     app.conf.delayq_enabled = True
     assert delayq.counts().scheduled == 0
-
-
-def test_a_store_in_another_database_gets_no_messages_for_lists_of_its_own(
-    app, add, delayq, redis_server
-):
-    add.delay_until(FAR, 1)
-
-    app.conf.delayq_url = redis_server.url(7)
-    result = add.delay_until(FAR, 2)
-
-    with redis_server.client(db=7) as client:
-        record = client.hget(keys_of(result.id)["records"], result.id)
-    assert record.startswith(b"1R")
-    assert delayq.get(result.id).args == (2,)
 
 
 @pytest.mark.parametrize("first_call", [True, False])

@@ -215,12 +215,3 @@ def test_reading_an_empty_redis_leaves_it_empty(delayq_app, url, redis, read):
     read(delayq_app(url).delayq)
 
     assert redis.dbsize() == 0
-
-
-def test_a_reader_that_is_refused_goes_on_when_the_store_is_its_own(delayq, redis):
-    give_another_layout(redis)
-    with pytest.raises(StoreDiffers):
-        delayq.counts()
-    redis.flushall()
-
-    assert delayq.counts().scheduled == 0

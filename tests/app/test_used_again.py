@@ -9,9 +9,12 @@ from celery.exceptions import TimeoutError as NoResultYet
 from celery_delayq import Item
 from celery_delayq.core.scheduling import writing
 from celery_delayq.errors import AlreadyScheduled, StoreUnavailable
+from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE
+
+__all__ = ["app"]
 
 pytestmark = pytest.mark.libraries
 
@@ -30,11 +33,6 @@ WAYS = {
     "send_task": lambda add, one: add.app.send_task("add", (1,), delayq_at=FAR, task_id=one),
     "bulk": lambda add, one: add.app.delayq.schedule_many(add, [Item((1,), task_id=one)], at=FAR),
 }
-
-
-@pytest.fixture
-def app(app_with_results):
-    return app_with_results
 
 
 @pytest.fixture

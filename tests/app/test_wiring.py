@@ -10,7 +10,7 @@ from celery.app.amqp import AMQP, task_message
 from celery.app.control import Control
 
 from celery_delayq import DelayQ
-from tests.app.support import FAR, LONG_AGO, lists, noop
+from tests.app.support import FAR, noop
 from tests.support.network import Listener
 from tests.support.waiting import eventually
 
@@ -119,20 +119,6 @@ def test_other_apps_are_as_they_were(make_app, delayq_app, url, redis):
     assert result.id
 
 
-def test_two_apps_with_prefixes_of_their_own_share_a_redis_and_nothing_else(delayq_app, url, redis):
-    one = delayq_app(url, delayq_prefix="one", task_default_queue="q1")
-    two = delayq_app(url, delayq_prefix="two", task_default_queue="q2")
-    for app in (one, two):
-        app.send_task("t", task_id="same", delayq_at=LONG_AGO)
-
-    assert one.delayq.cancel("same")
-
-    assert two.delayq.get("same") is not None
-    assert (one.delayq.counts().scheduled, two.delayq.counts().scheduled) == (0, 1)
-    assert (one.delayq.hand_over(), two.delayq.hand_over()) == (0, 1)
-    assert list(lists(redis)) == [b"q2"]
-
-
 def test_a_task_of_an_app_with_delayq_can_be_pickled(add):
     assert pickle.loads(pickle.dumps(add)).name == "add"
 
@@ -160,15 +146,6 @@ def test_close_lets_go_of_connections_and_the_next_call_makes_new_ones(app, ours
     assert app.delayq.get("a") is not None
     app.delayq.close()
     app.delayq.close()
-
-
-def test_one_connection_serves_all_calls_of_a_thread(app, ours):
-    for number in range(20):
-        app.send_task("t", task_id=str(number), delayq_at=FAR)
-        app.delayq.get(str(number))
-        app.delayq.counts()
-
-    eventually(lambda: len(ours()) == 1)
 
 
 def test_finalizing_an_app_registers_each_task_of_the_package_once(make_app):

@@ -35,16 +35,6 @@ def test_a_task_runs_when_it_is_due_and_no_earlier(shop, delayq):
     assert delayq.scheduled() == []
 
 
-def test_the_result_of_a_task_that_ran_is_in_the_backend(shop, delayq):
-    result = shop.remind.delay_for(60, 7)
-    assert result.state == "SCHEDULED"
-
-    delayq.advance(minutes=1)
-    delayq.run_due()
-
-    assert result.get(timeout=30) == "reminded 7"
-
-
 def test_a_task_knows_what_it_knows_in_a_worker(shop, delayq):
     signature = shop.asked.s(1, b=2).set(task_id="a", queue="mail", headers={"ours": "x"})
     due = delayq.schedule(signature, after=60).due
