@@ -242,29 +242,25 @@ def tables() -> tuple[Table, ...]:
         Table(page("inside/house"), ("file of `core/`", "what it is"), _core()),
         Table(
             page("guide/change"),
-            ("method", "what it does", "awaited", "command", "undo"),
+            ("method", "what it does", "undo"),
             tuple(map(_change, ACTIONS.values())),
         ),
         Table(page("guide/keys"), who_stays.HEAD, (*who_stays.table(),)),
-        Table(page("guide/times"), ("you type", "it means", "only for"), _typed_times()),
+        Table(page("guide/times"), ("you type", "it means"), _typed_times()),
     )
 
 
 def _change(action: Action) -> Row:
-    """A change: where its method stands, and what shows it."""
-    name, awaited = action.name, f"a{action.name}"
-    return (
-        f"`{name}`",
-        action.says,
-        f"`{awaited}`" if hasattr(DelayQ, awaited) else "",
-        f"`{action.command}`",
-        "yes" if action.undone else "",
-    )
+    """A change, and whether an undo brings its tasks back."""
+    return f"`{action.name}`", action.says, "yes" if action.undone else ""
 
 
 def _typed_times() -> tuple[Row, ...]:
     return tuple(
-        (", ".join(f"`{each}`" for each in one.examples), one.means, one.only_for)
+        (
+            ", ".join(f"`{each}`" for each in one.examples),
+            one.means + f"; only for {one.only_for}" * bool(one.only_for),
+        )
         for one in typed_times.FORMS
     )
 

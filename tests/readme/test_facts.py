@@ -26,6 +26,47 @@ FACTS = (
     Fact("code in a process", r"18,800|\bof 167 modules", "why"),
     Fact("memory of an eta in workers", r"\beta\b.{,9}86 MB", "README"),
     # Guide, and coming from.
+    Fact(
+        "a relative expiry",
+        r"Celery counts it from the call|counts from the due time and moves",
+        "guide/schedule",
+    ),
+    Fact("a call while Redis refuses", r"task_publish_retry_policy", "guide/schedule"),
+    Fact("a call while the backend is down", r"about 20 s|which takes 20 s", "guide/schedule"),
+    Fact("a naive time in Celery", r"naive `eta`[^.|]*UTC", "guide/times"),
+    Fact("synchronised clocks", r"Synchronise\b.*?\bNTP", "guide/times"),
+    Fact(
+        "whole milliseconds",
+        r"rounded up to the millisecond|rounded up, so that no task",
+        "guide/times",
+    ),
+    Fact("an answer of a change", r"is true only for `DONE`", "guide/change"),
+    Fact("memory of an undo", r"1,230 bytes", "guide/change"),
+    Fact("speed of a bulk", r"ten times as fast", "guide/many"),
+    Fact("cost of a selection", r"5 s of Redis's time|reads? only the matches", "guide/many"),
+    Fact(
+        "a pause and lateness",
+        r"pause[^.]*does not count as \[?lateness|Pauses? do(es)? not count|A pause counts only",
+        "guide/many",
+    ),
+    Fact(
+        "a key after a worker's death",
+        r"ten minutes (later|after its worker)|free within ten minutes",
+        "guide/keys",
+    ),
+    Fact("at most two runs", r"at most two runs", "guide/keys"),
+    Fact(
+        "rules that go with their code", r"ten minutes after the last old worker", "guide/recurring"
+    ),
+    Fact("a launch that fails", r"then every five minutes", "guide/workflows"),
+    Fact("no transaction of a test commits", r"captureOnCommitCallbacks", "guide/django"),
+    Fact("a bound of changes", r"a tenth of the tasks under", "guide/reconcile"),
+    Fact("a store that refuses captured calls", r"nine times as long", "coming-from/from-eta"),
+    Fact(
+        "a broker's timeout for held messages",
+        r"`?consumer_timeout`?[^.]*half an hour|half an hour on SQS",
+        "coming-from/leaving",
+    ),
     # Operate, and the runbook.
     Fact("eviction", r"allkeys|volatile-\*", "operate/redis"),
     Fact(

@@ -74,7 +74,7 @@ def words(policy, own, holder, behind):
 def table():
     """The rows of the documentation's table; another one has what waiting tasks meet."""
     for meeting, found in MEETINGS.items():
-        if "waiting" in found[:2]:
+        if {"waiting", "unreadable"} & {*found[:2]}:
             continue
         cells = [words(policy, *found) for policy in POLICIES]
         assert cells[2] == cells[3], "replace and debounce differ in the due time only"
