@@ -292,7 +292,7 @@ SETTINGS: tuple[Setting, ...] = (
         "shards",
         f"a whole number of shards from 1 to {MOST_SHARDS}",
         "Over how many sets of keys a new store spreads tasks, for the nodes of a Redis Cluster; "
-        "an existing store has its own number, see `reshard`.",
+        "an existing store [has its own number](../operate/cluster.md#another-number-of-shards).",
         _number(1, MOST_SHARDS, whole=True),
     ),
 )

@@ -131,9 +131,8 @@ class TaskOptions(TypedDict, total=False):
     key: Annotated[
         str | None,
         Option(
-            "A unique key: text of 1 to 255 bytes, without NUL. At most one task waits under a "
-            "key. The key is free again once that task is delivered, cancelled or dead; or later, "
-            "if `unique_until` or `unique_for` say so.",
+            "A unique key: text of 1 to 255 bytes, without NUL. At most [one task "
+            "waits](../guide/keys.md) under it.",
             _TEXT,
             _text,
             of_tasks=False,
@@ -206,8 +205,7 @@ class TaskOptions(TypedDict, total=False):
 # By the names that a call uses, in the order in which an error lists them.
 OPTIONS: Mapping[str, Option] = {
     AT: Option(
-        "The due time: an aware datetime; a naive one, read in the app's time zone; Unix time in "
-        "seconds; or ISO 8601 text. A past time means at once.",
+        "The [due time](../guide/times.md): a datetime, Unix time in seconds, or ISO 8601 text.",
         of_tasks=False,
     ),
     AFTER: Option("The due time, from now: seconds, or a timedelta.", of_tasks=False),
