@@ -43,9 +43,3 @@ def test_an_invalid_target_is_refused_in_a_sentence(given, sentence):
     with pytest.raises(InvalidOption) as caught:
         target_of(**given)
     assert str(caught.value) == sentence
-
-
-def test_a_key_of_ten_thousand_bytes_is_refused_in_a_short_sentence():
-    with pytest.raises(InvalidOption, match="expected text of 1 to 255 bytes") as caught:
-        target_of(key="k" * 10_000)
-    assert len(str(caught.value)) < 700

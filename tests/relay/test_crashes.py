@@ -131,12 +131,3 @@ def test_a_late_ack_takes_nothing_away(house, scan, three):
     # The third one was unchanged, so its late ack is valid.
     assert house.counts() == (1, 0, 0)
     assert house.left() == 0
-
-
-@pytest.mark.operations
-def test_a_scanner_that_is_told_to_end_gives_back_what_it_holds(house, scan, three, monkeypatch):
-    process = scan()
-    house.take(count=3)
-    assert process.stop() == 0
-    assert house.counts() == (0, 0, 0)
-    assert house.delayq.counts().scanners == 0

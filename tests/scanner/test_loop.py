@@ -30,14 +30,6 @@ def test_the_wait_ends_at_the_first_head_of_any_index(world, index):
     assert made.waits == [pytest.approx(1.234)]
 
 
-def test_an_entry_is_moved_at_the_pass_after_its_wait(world):
-    made = world()
-    made.steps.due = [START_MS + 700]
-    made.run(waits=2)
-    assert made.log[:4] == ["hand_over", "wait", "hand_over", "wait"]
-    assert made.steps.moved == [START_MS + 700]
-
-
 def test_with_nothing_near_the_wait_is_the_safety_interval_with_jitter(world):
     made = world(safety_interval=5.0)
     made.steps.due = [START_MS + HOUR_MS]

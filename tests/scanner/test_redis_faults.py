@@ -1,7 +1,5 @@
 """Faults of the Redis under a scanner: it recovers by itself, and no task is lost."""
 
-import logging
-import re
 import threading
 
 import pytest
@@ -61,27 +59,6 @@ def test_a_restart_or_crash_is_survived(durable, end):
         durable.server.start()
     assert durable.next_arrival()[0] == due.id
     assert durable.delayq.get(far.id).due == far.due
-
-
-def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(
-    house, proxy, caplog, fall_due
-):
-    caplog.set_level(logging.INFO)
-    url = f"redis://127.0.0.1:{proxy.port}/0"
-    made = house(url, delayq_safety_interval=0.5)
-    made.start_asleep()
-    for _ in range(2):  # a scanner that delivers the second task has read the reply to the first
-        made.task.delay_for(0.05)
-        made.next_arrival()
-    result = made.task.delay_for(3600)
-    proxy.refuse()
-    eventually(lambda: caplog.text.count("retrying in") >= 4)
-    assert caplog.text.count(f"lost the store {url} of broker_url (") == 1
-    fall_due(result)
-    proxy.accept()
-    assert made.next_arrival()[0] == result.id
-    told = eventually(lambda: re.findall(r"store (\S+) is back after \d+ s(.*)", caplog.text))
-    assert told == [(url, "; 1 overdue")]
 
 
 def test_every_connection_killed_is_survived(house):

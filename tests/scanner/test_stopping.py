@@ -85,19 +85,13 @@ def test_a_scanner_that_does_not_run_is_stopped_without_an_error(house, starts):
     scanner.stop()
 
 
-def test_stop_waits_for_the_thread(house):
+def test_a_stop_waits_for_the_thread_and_the_scanner_no_longer_counts_as_alive(house):
     made = house()
     before = set(threading.enumerate())
     scanner = made.start_asleep()
-    scanner.stop(PATIENCE)
-    assert set(threading.enumerate()) - before == set()
-
-
-def test_a_stopped_scanner_is_not_counted_as_alive(house):
-    made = house()
-    scanner = made.start_asleep()
     assert made.delayq.counts().scanners == 1
     scanner.stop(PATIENCE)
+    assert set(threading.enumerate()) - before == set()
     assert made.delayq.counts().scanners == 0
 
 

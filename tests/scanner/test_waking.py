@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.support.shards import SHARDS, with_one_shard
+from tests.support.shards import SHARDS
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
@@ -26,22 +26,6 @@ def test_a_scanner_that_sleeps_towards_a_far_task_is_woken_on_time(house, wake):
     task_id, at = made.next_arrival()
     assert task_id == result.id
     assert at >= result.due.timestamp()
-
-
-def test_each_earlier_one_fires_at_its_own_time(house):
-    made = house(delayq_safety_interval=FOREVER)
-    made.start_asleep()
-    # If one is due before the others are there, they begin again.
-    while True:
-        start = made.seconds() + 1
-        wanted = [made.task.delay_until(start + later) for later in (0.4, 0.2, 0)]
-        is_in_time = made.seconds() < start
-        arrived = [made.next_arrival() for _ in wanted]
-        if is_in_time:
-            break
-    assert [task_id for task_id, _ in arrived] == [one.id for one in reversed(wanted)]
-    for (_, at), one in zip(arrived, reversed(wanted), strict=True):
-        assert at >= one.due.timestamp()
 
 
 @pytest.mark.parametrize("change", ["move", "cancel"])
@@ -85,20 +69,6 @@ def test_a_scanner_whose_connection_broke_hears_again(house):
     assert made.next_arrival()[0] == result.id
 
 
-@pytest.mark.operations
-@pytest.mark.parametrize("count", [2, 10])
-def test_each_of_many_scanners_hands_over_what_no_other_does(house, count):
-    made = house(delayq_safety_interval=FOREVER, delayq_batch_size=7)
-    made.start_asleep(count)
-    start = made.seconds() + 0.2
-    items = [((), {}, start + number / 1000, f"id-{number}") for number in range(700)]
-    assert made.delayq.schedule_many(made.task, items)
-    wanted = [task_id for *_, task_id in items]
-    eventually(lambda: len(made.arrived()) >= 700)
-    assert sorted(made.arrived()) == sorted(wanted)
-    assert made.delayq.counts().scheduled == 0
-
-
 def test_with_many_scanners_a_stopped_one_takes_no_wake_up_with_it(house):
     """The scanner that is up for the next task may be the one that stops."""
     made = house(delayq_safety_interval=0.5)
@@ -109,16 +79,6 @@ def test_with_many_scanners_a_stopped_one_takes_no_wake_up_with_it(house):
         task_id, at = made.next_arrival()
         assert task_id == result.id
         assert at >= result.due.timestamp()
-
-
-@with_one_shard
-def test_tasks_that_fell_due_without_a_scanner_leave_when_the_first_one_starts(house):
-    made = house()
-    wanted = [made.task.apply_async(task_id=f"id-{n}", delayq_after=0).id for n in range(30)]
-    assert made.arrived() == []
-    made.start()
-    eventually(lambda: len(made.arrived()) == 30)
-    assert made.arrived() == wanted
 
 
 def test_an_idle_scanner_sends_next_to_nothing(house):

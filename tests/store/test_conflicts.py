@@ -9,7 +9,7 @@ from celery_delayq.core.store import NewEntry, Outcome
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import Extras, Template, header_for, labels_for
 from celery_delayq.core.store.schedule import Addition
-from celery_delayq.errors import AlreadyScheduled, InFlight
+from celery_delayq.errors import AlreadyDead, AlreadyScheduled, InFlight
 from tests.store.support import FAR_MS, LINES, NOW_MS, PLACES, ROUTE, WAITING, new_record
 
 pytestmark = pytest.mark.core
@@ -73,6 +73,8 @@ def test_the_policy_decides_which_entry_stays(store, place, same_id):
             policy,
             shift,
         )
+        is_dead_letter = same_id and place == "dead" and wanted == "refused"
+        assert isinstance(answer, AlreadyDead) == is_dead_letter
         if wanted in ("refused", "kept", "busy"):
             assert store.record("old") == before
             assert store.record("new") is None or same_id

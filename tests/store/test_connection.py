@@ -92,11 +92,6 @@ def number_of(client):
     return client.execute("id", packed(["CLIENT", "ID"]))
 
 
-def test_calls_one_after_the_other_share_a_connection(connect):
-    client = connect()
-    assert len({number_of(client) for _ in range(10)}) == 1
-
-
 def test_an_error_reply_leaves_the_connection_in_use(connect):
     client = connect()
     before = number_of(client)

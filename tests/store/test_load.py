@@ -37,16 +37,6 @@ def test_an_entry_cancelled_after_the_request_of_a_load_is_not_loaded_by_it(stor
     assert anew[1:] == [b"answer", b"loaded"]
 
 
-def test_a_repeated_request_is_told_what_the_first_was(store):
-    store.entries.join()
-    entry = OldEntry("a", FAR_MS, NOW_MS * 1000, new_record("a", header_for("L", "q")))
-
-    answers = [request(store, issued_ms=NOW_MS, entry=entry)[1:] for _ in range(2)]
-
-    assert answers == [[b"answer", b"loaded"]] * 2
-    assert store.places("a") == ["due"]
-
-
 def test_a_dead_task_that_is_loaded_is_dead_though_the_store_was_tidy(store):
     store.schedule("there", FAR_MS)
     store.steps().hand_over()

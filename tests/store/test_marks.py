@@ -327,19 +327,6 @@ def test_a_longer_lease_makes_a_longer_generation(store):
     assert marked(store) == [1, 2]
 
 
-def test_a_generation_lasts_an_hour_and_a_lease_and_a_lease_may_take_an_hour(store):
-    store.set(remember=(3600, 1000))
-    for minute in range(2 * 60):
-        store.set_ms(NOW_MS + minute * PAUSE_MS)
-        store.arrive(f"at {minute}", 1, lease=3600.0)
-    assert marked(store) == [120, 0]
-
-    store.set_ms(NOW_MS + 120 * PAUSE_MS)
-    store.arrive("at 120", 1, lease=3600.0)
-
-    assert marked(store) == [1, 120]
-
-
 @pytest.mark.parametrize("pauses", [1, 3])
 def test_however_long_nothing_arrives_a_mark_is_known(store, pauses):
     """The broker or the workers were away for long: the next copy is still recognised."""
@@ -410,20 +397,6 @@ def test_a_generation_with_a_wrong_age_does_not_last_for_ever(store, field, valu
     kept = [store.raw.hget(store.keys["arrived"], name) for name in ("since", "last")]
     assert kept[0] in {b"%d" % (NOW_MS + turn * GENERATION_MS) for turn in (1, 2)}
     assert kept[1] == b"%d" % (NOW_MS + 2 * GENERATION_MS)
-
-
-def test_the_old_generation_is_not_freed_by_a_rename(store):
-    """A RENAME frees the replaced key at once."""
-    store.arrive("one", 1)
-    store.set_ms(NOW_MS + GENERATION_MS)
-    store.arrive("two", 1)
-    store.raw.config_resetstat()
-    store.set_ms(NOW_MS + 2 * GENERATION_MS)
-
-    store.arrive("three", 1)
-
-    stats = store.raw.info("commandstats")
-    assert stats["cmdstat_unlink"]["calls"] == 1
 
 
 @pytest.mark.parametrize("garbage", ["", "x", "\xff", "1:2"])

@@ -11,7 +11,7 @@ from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.store import Entries
 from celery_delayq.core.store.keys import Keys
 from celery_delayq.core.store.scripts import Scripts
-from celery_delayq.errors import StoreError, StoreUnavailable
+from celery_delayq.errors import StoreUnavailable
 from tests.store.support import FAR_MS, MEMBERSHIP, SETTINGS, endpoint
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
@@ -38,15 +38,6 @@ def server(start_redis):
 def own(server, store_on):
     """A store on a server of its own."""
     return store_on(server, clocked=False)
-
-
-def test_after_a_kill_the_next_call_finds_the_server_again(server, own):
-    own.schedule("a", FAR_MS)
-    server.kill()
-    with pytest.raises(StoreUnavailable):
-        own.entries.find("a")
-    server.start()
-    assert own.entries.find("a").due_ms == FAR_MS
 
 
 def answers(store):
@@ -93,12 +84,3 @@ def test_a_wrong_password_is_unavailable(server):
         with pytest.raises(StoreUnavailable):
             Entries([Scripts(client, Keys("delayq"), SETTINGS)], MEMBERSHIP).counts()
         client.close()
-
-
-def test_a_missing_right_is_an_error_of_the_store_and_not_an_outage(server, own):
-    own.entries.counts()
-    server.client().execute_command("ACL", "SETUSER", "default", "-evalsha")
-    with pytest.raises(StoreError) as caught:
-        own.entries.counts()
-    assert not isinstance(caught.value, StoreUnavailable)
-    assert caught.value.step == "read"

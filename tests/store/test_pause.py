@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Listing, Outcome, State
+from celery_delayq.core.store import Outcome, State
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import FLAGS, RUN_NOW, Extras, header_for, labels_for, lane_for
 from tests.store import requests
@@ -390,13 +390,6 @@ def test_a_parked_entry_comes_back_though_the_field_of_its_lane_is_damaged(store
     store.set_ms(NOW_MS + 1000)
     assert drain(shard_steps) == 1
     assert not store.raw.exists(store.keys["paused"])
-
-
-def test_a_member_that_is_no_lane_hides_nothing_in_a_list(store):
-    park(store, "a")
-    for short in (b"", MAIL[:1], MAIL[:6], MAIL):
-        store.raw.zadd(store.keys["parked"], {short: 0})
-    assert [entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS))] == ["a"]
 
 
 def test_a_late_policy_that_cannot_be_read_is_not_excused_and_stops_nothing(store):

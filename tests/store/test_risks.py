@@ -414,16 +414,6 @@ def test_a_measured_size_is_said_to_be_one():
     assert line.found.endswith("; room for some 1,000 more tasks, at a measured 1000 bytes each")
 
 
-def test_a_full_redis_is_reported_as_full(start_redis, connect):
-    server = start_redis("--maxmemory", "1mb")
-    connection = connect(server)
-    server.client().config_set("maxmemory", 1000)
-
-    [line] = risks.memory(Facts.ask(connection))
-
-    assert (line.level, line.found[:27]) == ("error", "the store's Redis is full (")
-
-
 # A worker's warnings at its start.
 
 

@@ -7,16 +7,14 @@ import pytest
 from celery_delayq.core import clock
 from celery_delayq.core.clock import MAX_DUE_MS, When, after, due_in_ms
 from celery_delayq.core.store import NewEntry, Outcome, State
-from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import header_for
 from celery_delayq.core.store.schedule import Addition
-from celery_delayq.errors import AlreadyDead, AlreadyScheduled, InvalidDueTime, StoreUnavailable
+from celery_delayq.errors import AlreadyScheduled, InvalidDueTime, StoreUnavailable
 from tests.store.support import (
     DUE_AT_ONCE,
     FAR_MS,
     HALF_PAST_US,
     NOW_MS,
-    PLACES,
     STILL_TO_COME,
     WAITING,
     new_record,
@@ -82,31 +80,6 @@ def test_a_delay_that_ends_past_the_last_is_refused_and_nothing_is_written(store
     )
     assert store.snapshot() == before
     assert store.schedule("a", when=after(too_long - timedelta(milliseconds=1))) == MAX_DUE_MS
-
-
-@both_kinds
-@pytest.mark.parametrize("place", PLACES)
-def test_an_id_that_is_scheduled_is_refused_and_the_first_entry_stays_as_it_is(store, put, place):
-    store.at(place, payload="first")
-    before = store.snapshot()
-    with pytest.raises(
-        AlreadyDead if place == "dead" else AlreadyScheduled, match=r"^task 'a' is "
-    ):
-        getattr(store, put)("a", NOW_MS, payload="second")
-    assert store.snapshot() == before
-
-
-@pytest.mark.parametrize(
-    "leave",
-    [lambda store: store.entries.change("a", Removal()), lambda store: store.steps().hand_over()],
-    ids=["cancelled", "handed over"],
-)
-def test_an_id_that_has_left_can_be_scheduled_again_at_once(store, leave):
-    store.schedule("a")
-    leave(store)
-    assert store.schedule("a", FAR_MS + 1) == FAR_MS + 1
-    assert store.entries.find("a").due_ms == FAR_MS + 1
-    store.check()
 
 
 # Superseding: a task that is running schedules itself again, under its own id.

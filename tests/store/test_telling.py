@@ -208,23 +208,3 @@ def test_a_scanner_that_waits_for_the_broker_is_up_as_announced(store, listen, s
     assert timer(store) == (NOW_MS + 2000, "a")
     store.schedule("x", NOW_MS + 1999)
     assert ears.heard() == ["a"]
-
-
-# Rights.
-
-
-@pytest.fixture
-def without_publish(store):
-    store.raw.execute_command("ACL", "SETUSER", "default", "-publish")
-    yield
-    store.raw.execute_command("ACL", "SETUSER", "default", "+publish")
-
-
-@pytest.mark.usefixtures("without_publish")
-def test_without_the_right_to_publish_everything_is_done_all_the_same(store, scanner):
-    shard_steps = scanner("a")
-    store.schedule("x", NOW_MS + 500)
-    store.reschedule("x", When("at", NOW_MS))
-    assert shard_steps.hand_over(asleep=ASLEEP).handed_over == 1
-    shard_steps.leave()
-    assert store.arrived() == ["x"]

@@ -285,24 +285,6 @@ def test_an_error_tells_a_time_of_another_class_as_that_has_it():
     assert str(errors.InvalidDueTime(_Odd(1), "a time")) == "odd is not a due time; expected a time"
 
 
-@pytest.mark.parametrize(
-    ("error", "facts"),
-    [
-        (errors.InvalidDueTime("x", "a time"), {"value": "x"}),
-        (errors.InvalidOption("limit", -1, "more"), {"name": "limit", "value": -1}),
-        (errors.AlreadyScheduled("a"), {"task_id": "a"}),
-        (errors.UnreadableRecord("a", "b"), {"task_id": "a", "why": "b"}),
-        (errors.StoreDiffers("layout", "2", "1"), {"theirs": "2", "ours": "1"}),
-        (errors.StoreUnavailable("s", "w"), {"may_have_run": True}),
-        (errors.StoreUnavailable("s", "w", False), {"may_have_run": False}),
-        (errors.StoreFull("s", "w"), {"step": "s", "why": "w"}),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_an_error_carries_its_facts(error, facts):
-    assert {name: getattr(error, name) for name in facts} == facts
-
-
 def test_an_error_survives_the_way_to_another_process():
     # If a task raises it, it passes through the pool's pipe to the result backend.
     for error, _, _ in SENTENCES:

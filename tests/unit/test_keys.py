@@ -58,11 +58,6 @@ def test_a_shard_beyond_their_number_is_an_error(shard, shards):
         Keys("delayq", shard, shards)
 
 
-def test_two_prefixes_share_no_key():
-    one, other = Keys("a"), Keys("a.b")
-    assert not {one[name] for name in KEYS} & {other[name] for name in KEYS}
-
-
 def test_only_declared_names_are_there():
     with pytest.raises(KeyError):
         Keys("shop")["dues"]
