@@ -154,6 +154,10 @@ def _lists() -> Iterator[Passage]:
         ),
     ):
         yield Passage(api, f"## {title}\n\n", _list(rows), behind)
+    yield Passage(
+        page("inside/stored-format"), "No key expires.\n\n", _list(_keys()), "\nThe layout"
+    )
+    yield Passage(page("inside/house"), "the way out, the rest.\n\n", _list(_core()), "\n## ")
     yield Passage(errors_page, "as well:\n\n", _list(_errors()), "\n## ")
     yield Passage(page("reference/signals"), "it brings:\n\n", _list(_signals()), "\nReal ")
     yield Passage(
@@ -231,15 +235,12 @@ def _in_words(alert: health.Alert) -> str:
 
 
 def tables() -> tuple[Table, ...]:
-    stored = page("inside/stored-format")
     return (
         Table(
             page("reference/settings"),
             ("setting", "default", "allowed", "meaning"),
             _settings(),
         ),
-        Table(stored, ("key", "type", "content"), _keys()),
-        Table(page("inside/house"), ("file of `core/`", "what it is"), _core()),
         Table(
             page("guide/change"),
             ("method", "what it does", "undo"),
@@ -325,7 +326,7 @@ def _allowed_for(setting: Setting) -> str:
 
 def _keys() -> tuple[Row, ...]:
     words = ((name, *said.split(maxsplit=1)) for name, said in KEYS.items())
-    return tuple((f"`{name}`", kind, content) for name, kind, content in words)
+    return tuple((f"`{name}` ({kind})", content) for name, kind, content in words)
 
 
 def _core() -> tuple[Row, ...]:
