@@ -82,7 +82,7 @@ FORMS = (
         "from its midnight to the next one; as a bound, its begin",
         FILTERS,
     ),
-    Form(("mon..fri", "..noon", "+1h.."), "from one until the other", SPANS),
+    Form(("mon..fri", "..noon", "+1h.."), "from one to the end of the other", SPANS),
 )
 
 

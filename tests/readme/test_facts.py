@@ -34,6 +34,7 @@ FACTS = (
     Fact("a call while Redis refuses", r"task_publish_retry_policy", "guide/schedule"),
     Fact("a call while the backend is down", r"about 20 s|which takes 20 s", "guide/schedule"),
     Fact("a naive time in Celery", r"naive `eta`[^.|]*UTC", "guide/times"),
+    Fact("forms of a typed time", r"`'?26\.11\. 9:00'?`", "guide/times"),
     Fact("synchronised clocks", r"Synchronise\b.*?\bNTP", "guide/times"),
     Fact(
         "whole milliseconds",
@@ -59,6 +60,7 @@ FACTS = (
         "rules that go with their code", r"ten minutes after the last old worker", "guide/recurring"
     ),
     Fact("a launch that fails", r"then every five minutes", "guide/workflows"),
+    Fact("a chord that waits too long", r"result_chord_expires", "guide/workflows"),
     Fact("no transaction of a test commits", r"captureOnCommitCallbacks", "guide/django"),
     Fact("a bound of changes", r"a tenth of the tasks under", "guide/reconcile"),
     Fact("a store that refuses captured calls", r"nine times as long", "coming-from/from-eta"),
