@@ -10,7 +10,7 @@ from types import MethodType, SimpleNamespace
 from unittest import mock
 
 import pytest
-from celery import Celery, Task, signals
+from celery import Task, signals
 from celery._state import _task_stack
 from celery.app.amqp import AMQP
 from celery.app.routes import MapRoute, Router
@@ -20,6 +20,7 @@ from kombu import Exchange, Queue
 from celery_delayq import DelayQ
 from tests.app.bulk import ITEMS, both_ways, plain_task
 from tests.app.support import FAR, comparable
+from tests.app.test_contract_messages import OPTIONS as OF_CALLS
 from tests.app.test_contract_messages import SERIALIZERS
 from tests.support.shards import keys_of
 
@@ -42,29 +43,21 @@ def alike(redis, made_by_celery):
 
 
 EXPIRY = datetime(2200, 1, 1, tzinfo=timezone.utc)
+NAMES = ("queue", "priority", "headers", "limits", "stamps", "shadow", "of the call", "ids")
 OPTIONS = {
     "none": {},
-    "queue": {"queue": "mail"},
+    **{name: OF_CALLS[name] for name in (*NAMES, "ignore_result")},
     "queue object": {"queue": Queue("mail", Exchange("mails", "topic"), routing_key="m.x")},
-    "priority": {"priority": 7},
-    "headers": {"headers": {"trace": "ü", "n": 2**60, "deep": {"a\nb": [None]}}},
     "serializer": {"serializer": "pickle"},
     "compression": {"compression": "zlib"},
     "absolute expiry": {"expires": EXPIRY},
     "expiry as text": {"expires": EXPIRY.isoformat()},
     "relative expiry": {"expires": 60},
-    "limits": {"time_limit": 30, "soft_time_limit": 20.5},
     "result wanted": {"ignore_result": False},
-    "result not wanted": {"ignore_result": True},
     "link": {"link": Signature("then", args=(1,), kwargs={"ü": 2}, options={"queue": "q"})},
     "link_error": {"link_error": [Signature("oh"), Signature("no")]},
     "chain": {"chain": [Signature("then", immutable=True)]},
-    "stamps": {"stamped_headers": ["who"], "who": "me"},
-    "shadow": {"shadow": "another name"},
-    "retry": {"retry": False, "retry_policy": {"max_retries": 1}},
     "tags": {"delayq_tags": ["a"], "delayq_late": "skip", "delayq_grace": 5 * 10**9},
-    "group": {"group_id": "g", "group_index": 3},
-    "root": {"root_id": "r", "parent_id": "p"},
     "none at all": {"queue": None, "priority": None, "expires": None},
 }
 
@@ -345,24 +338,6 @@ READERS = {
 @pytest.mark.parametrize("name", READERS)
 def test_code_that_reads_a_task_s_arguments_sees_those_of_every_task(app, alike, name):
     alike(READERS[name](app), made=EVERY)
-
-
-@pytest.mark.parametrize(
-    ("owner", "method"), [(Task, "apply_async"), (Celery, "send_task"), (Signature, "apply_async")]
-)
-def test_a_patch_of_celery_sees_every_task(remind, redis, monkeypatch, owner, method):
-    original, seen = getattr(owner, method), []
-
-    def patched(self, *args, **options):
-        seen.append(args)
-        return original(self, *args, **options)
-
-    monkeypatch.setattr(owner, method, patched)
-
-    singly, together = both_ways(redis, remind.s())
-
-    assert together == singly
-    assert len(seen) == 2 * EVERY
 
 
 class Sends:

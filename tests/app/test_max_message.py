@@ -11,7 +11,7 @@ from celery.signals import before_task_publish
 
 from celery_delayq.errors import MessageTooLarge
 from tests.app.bulk import plain_task
-from tests.app.support import ALL_WAYS, FAR, comparable, only_message
+from tests.app.support import ALL_WAYS, FAR, only_message
 
 MOST = 20_000
 LARGE = "x" * MOST
@@ -102,23 +102,6 @@ def test_an_item_that_is_filled_in_is_looked_at_too(app, delayq, limits):
 
 
 # Captured calls: switching it on breaks none of them.
-
-
-@pytest.mark.parametrize("options", [{}, {"expires": DUE}, {"priority": 3, "queue": "mail"}])
-def test_a_captured_eta_of_a_larger_message_goes_as_celery_sends_it(
-    capturing, make_app, redis, options
-):
-    app = capturing.app
-    plain = make_app(app.conf.broker_url)
-    call = {"args": (LARGE,), "task_id": "a", "eta": DUE, "reply_to": "r", **options}
-    plain.send_task("tests.remind", **call)
-    key, expected = only_message(redis)
-    redis.flushall()
-
-    app.send_task("tests.remind", **call)
-
-    assert only_message(redis)[0] == key
-    assert comparable(only_message(redis)[1]) == comparable(expected)
 
 
 def test_a_warning_says_what_is_left_to_celery(capturing, caplog):

@@ -4,7 +4,6 @@ from datetime import datetime, timezone
 
 import pytest
 from celery import chain, group
-from celery.app.trace import build_tracer
 
 from celery_delayq import Outcome, signals
 from tests.app.support import FAR, LONG_AGO, WAYS, redis_ms
@@ -102,19 +101,6 @@ def test_each_item_of_a_bulk_that_was_scheduled_is_told(add, delayq, heard, coun
 
     assert ids(heard, "task_scheduled") == bulk.ids[:-1]
     assert len(heard) == count
-
-
-def test_a_retry_that_is_held_is_told(delayq_app, url):
-    app = delayq_app(url, delayq_capture_eta=True)
-    heard = listening_to(app)
-
-    @app.task(name="retrying", bind=True, shared=False)
-    def task(self):
-        raise self.retry(countdown=3600)
-
-    build_tracer(task.name, task, app=app)("a", (), {}, {"id": "a"})
-
-    assert ids(heard, "task_scheduled") == ["a"]
 
 
 def test_a_change_that_is_not_made_sends_no_signal(app, delayq, heard):
@@ -249,17 +235,3 @@ def test_a_dead_task_that_cannot_be_read_is_told_when_it_is_removed(app, delayq,
     delayq.remove("a")
 
     assert ids(heard, "task_cancelled") == ["a"]
-
-
-@pytest.mark.parametrize("method", ["cancel", "select"])
-def test_a_cancel_is_told_where_nobody_wants_the_message(app, delayq, listen, method):
-    told = []
-    listen(signals.task_cancelled, lambda task_id, **_: told.append(task_id))
-    app.send_task("t", task_id="a", delayq_at=FAR)
-
-    if method == "cancel":
-        delayq.cancel("a")
-    else:
-        delayq.select(all=True).cancel()
-
-    assert told == ["a"]

@@ -14,7 +14,7 @@ from celery.exceptions import Ignore
 from celery_delayq import Defer, Item, signals
 from celery_delayq.core import clock
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.core.store.calls import GRACE, TOLD_EVERY
+from celery_delayq.core.store.calls import TOLD_EVERY
 from celery_delayq.operations.bulk import SLICE
 from tests.app.support import FAR, LONG_AGO, only_message
 from tests.app.test_far_eta import Consumer
@@ -342,20 +342,6 @@ def test_a_link_that_breaks_during_the_wait_is_told_and_the_next_call_is_well(ap
         assert is_scheduled(app, result.id)
         assert [one.startswith(UNREPLICATED) for one in warnings_of(caplog)] == [True]
         assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
-
-
-def test_a_master_that_stops_answering_during_the_wait_is_given_up(app_on, pair):
-    with Proxy(pair.master.port) as link:
-        link.accept()
-        app = app_on(link.port, 1, SOON)
-        app.tasks["add"].delay_for(LATER, 1)
-        link.delay(b"$4\r\nWAIT\r\n", 1, 60)
-        began = time.monotonic()
-        result = app.tasks["add"].delay_for(LATER, 1)
-        took = time.monotonic() - began
-        link.delay(b"", 0, 0)
-    assert result.replicas == 0
-    assert SOON + GRACE <= took < PATIENCE
 
 
 def test_a_user_who_may_not_wait_is_told_once(app_on, each_redis, caplog, monkeypatch):
