@@ -70,7 +70,7 @@ FACTS = (
         "coming-from/leaving",
     ),
     # Operate, and the runbook.
-    Fact("eviction", r"allkeys|volatile-\*", "operate/redis"),
+    Fact("eviction", r"allkeys|noeviction|appendonly yes", "operate/redis"),
     Fact(
         "what a crash loses",
         r"without persistence|since the last snapshot",
