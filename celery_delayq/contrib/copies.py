@@ -23,7 +23,7 @@ starts:
 So a copy may be dropped while the first one waits in a busy worker; that one will run.
 
 Whatever the setting, the guard drops a message that became an entry of the store at an earlier
-delivery, as its task put itself off:
+delivery, as its task deferred itself:
 
     message --> delivered before? --yes--> became an entry? --yes--> dropped
                       | no                     | no, or the store is down

@@ -1,4 +1,4 @@
-"""Lets a running task put itself off: it runs again, with the same id, at a later time.
+"""Lets a running task deferred itself: it runs again, with the same id, at a later time.
 
     raise self.defer(after=5) --> caught around its code --> its next run is an entry --> Ignore
                                       |                        | the store does not take it
@@ -41,7 +41,7 @@ __all__ = ["Defer", "configured", "in_worker", "set_up"]
 
 logger = logger_of(__name__)
 
-MOST_EAGER = 100  # times that an eager task may put itself off, as no time passes
+MOST_EAGER = 100  # times that an eager task may defer itself, as no time passes
 
 _WRAPS = "delayq_puts_off"
 

@@ -282,7 +282,7 @@ class MessageTooLarge(DelayQError, ValueError):
 
 
 class PutOffTooOften(DelayQError):
-    """An eager task, for which no time passes, has put itself off too many times in a row."""
+    """An eager task, for which no time passes, has deferred itself too many times in a row."""
 
     task: str
     times: int

@@ -110,7 +110,7 @@ def _passages() -> Iterator[Passage]:
         yield Passage(page("runbook"), f"\n## {one.name}\n\n", _in_words(one), "\n\n")
     yield from _lines()
     yield from _lists()
-    yield Passage(page("reference/api"), "no `a`: ", _awaited(), ".\n")
+    yield Passage(page("reference/api"), "in a thread: ", _awaited(), ".\n")
     of_tasks = ", ".join(f"`{name}`" for name, one in OPTIONS.items() if not one.of_tasks)
     yield Passage(page("reference/options"), "all but ", of_tasks, ".\n")
     wrong = [check.wrong for check in health.quick()]

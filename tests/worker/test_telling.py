@@ -104,7 +104,7 @@ def test_a_task_that_waits_and_runs(project, watch):
     watch.expect(result.id, "edited")
     project.delayq.run_now(result)
     watch.expect(
-        result.id, "moved, or told to run now", "handed over", "received", "runs, and succeeds"
+        result.id, "moved, or told to run now", "delivered", "received", "runs, and succeeds"
     )
     assert result.get(timeout=30) == 7
 
@@ -112,7 +112,7 @@ def test_a_task_that_waits_and_runs(project, watch):
 def test_a_retry_that_waits_and_is_cancelled(project, watch):
     result = project.tasks["persist"].delay_until(LONG_AGO, 1, 3600)
     watch.expect(
-        result.id, "scheduled", "handed over", "received", "runs, and retries later", "scheduled"
+        result.id, "scheduled", "delivered", "received", "runs, and retries later", "scheduled"
     )
     assert project.delayq.cancel(result)
     watch.expect(result.id, "cancelled, or replaced")
@@ -121,7 +121,7 @@ def test_a_retry_that_waits_and_is_cancelled(project, watch):
 def test_a_task_that_puts_itself_off(project, watch):
     result = project.tasks["later"].delay_until(LONG_AGO, 3600)
     watch.expect(
-        result.id, "scheduled", "handed over", "received", "runs, and is put off", "scheduled"
+        result.id, "scheduled", "delivered", "received", "runs, and defers itself", "scheduled"
     )
 
 
@@ -140,4 +140,4 @@ def test_each_way_of_cancelling(project, watch, by):
 def test_a_task_that_is_too_late(project, watch):
     options = {"delayq_at": LONG_AGO, "delayq_late": "skip", "delayq_grace": 1}
     result = project.tasks["add"].apply_async((1, 2), **options)
-    watch.expect(result.id, "scheduled", "too late to leave")
+    watch.expect(result.id, "scheduled", "skipped as too late")

@@ -1,6 +1,6 @@
 """Scheduling of single calls: Celery's ``apply_async`` runs, and its message is scheduled.
 
-``Defer`` is the exception with which a running task puts itself off. Tasks and signatures get
+``Defer`` is the exception with which a running task defers itself. Tasks and signatures get
 ``delay_until`` and ``delay_for``, and tasks ``defer``; :class:`DelayQTask` is a task base class
 that declares these methods to type checkers:
 
@@ -271,7 +271,7 @@ class DelayQTask(_Task[P, R_co]):
         return await in_thread(partial(self.delay_for, delay, *args, **kwargs), take_back)
 
     def defer(self, after: DelayInput | None = None, at: TimeInput | None = None) -> Defer:
-        """Put the running task off: ``raise self.defer(after=5)``.
+        """Defer the running task: ``raise self.defer(after=5)``.
 
         Arguments and errors are those of :class:`~celery_delayq.Defer`.
         """
@@ -279,7 +279,7 @@ class DelayQTask(_Task[P, R_co]):
 
     @property
     def put_offs(self) -> int:
-        """How often the running task has put itself off, under this id."""
+        """How often the running task has deferred itself, under this id."""
         return put_offs_in(self.request)
 
 

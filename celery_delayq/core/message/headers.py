@@ -54,7 +54,7 @@ EXPIRES_HEADER = "delayq_expires_ms"
 #: The serializer of a message, if it is not the app's usual one. (Only within a worker.)
 SERIALIZER_HEADER = "delayq_serializer"
 
-#: How often the task has put itself off.
+#: How often the task has deferred itself.
 PUT_OFFS_HEADER = "delayq_put_offs"
 
 #: Why it was put back into the store, as no worker knew its task: see ``contrib/unknown``.
@@ -84,7 +84,7 @@ def foreign(headers: Any) -> Any:
 
 
 def put_offs_in(headers: Any) -> int:
-    """Return how often the task of a message, or of a request, has put itself off."""
+    """Return how often the task of a message, or of a request, has deferred itself."""
     count = headers.get(PUT_OFFS_HEADER)
     # Any program may have written it.
     return count if type(count) is int and count > 0 else 0

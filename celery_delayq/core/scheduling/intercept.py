@@ -440,7 +440,7 @@ class Interceptor:
                     raise InvalidOption(name, options[name], _NOT_PUBLISHED)
         if not request.captured:
             return False
-        # A task that puts itself off has no eta yet.
+        # A task that defers itself has no eta yet.
         eta = message.headers.get("eta") or request.expected_due().isoformat()
         request.answer.left = is_elsewhere or self._is_left(message, options)
         if request.answer.left:
@@ -506,7 +506,7 @@ class Interceptor:
             return None
         if is_v1:
             error = InvalidSetting("task_protocol", 1, _PROTOCOL)
-            # A task that puts itself off has no eta for which a worker would wait.
+            # A task that defers itself has no eta for which a worker would wait.
             if not (request.captured and eta):
                 raise error
             if not self._has_warned:
@@ -673,7 +673,7 @@ class _Entrance:
             self.request.answer.broker.publish_event(event, options)
 
     def _warn_of_expiry(self, headers: Mapping[str, Any], receipt: Receipt) -> None:
-        """Warn of a retry, or of a task that puts itself off, beyond its expiry."""
+        """Warn of a retry, or of a task that defers itself, beyond its expiry."""
         if headers.get("expires") and EXPIRES_HEADER not in headers and not receipt.existed:
             warn_of_expiry([(self.task_id, receipt.due_ms, headers["expires"])])
 

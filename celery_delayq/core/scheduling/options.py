@@ -153,7 +153,7 @@ class TaskOptions(TypedDict, total=False):
     max_wait: Annotated[
         DelayInput | None,
         Option(
-            "With `debounce`: how long repeated calls can put off the task, counted from the first "
+            "With `debounce`: how long repeated calls can defer the task, counted from the first "
             "one. Seconds, or a timedelta; by default without limit.",
             _SPAN.format(0),
             _span(),

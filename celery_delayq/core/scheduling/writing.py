@@ -308,7 +308,7 @@ class Broker:
         options: Options of ``publish`` that differ.
         eta: The message's.
         hold: The key that its task holds.
-        stands_for: The name of the message whose task puts itself off; or empty.
+        stands_for: The name of the message whose task defers itself; or empty.
         names: Whether the message needs a name of its own.
     """
 

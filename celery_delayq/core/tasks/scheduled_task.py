@@ -62,7 +62,7 @@ class ScheduledTask:
         behind: The id of the task that holds its key, if it waits until that one has finished; or
             empty. Meanwhile it is neither overdue nor late.
         behind_until: When that task holds its key at the latest; ``None`` if it still waits itself.
-        put_offs: How often it has put itself off, by ``raise self.defer(…)``.
+        put_offs: How often it has deferred itself, by ``raise self.defer(…)``.
     """
 
     __module__ = "celery_delayq"  # as pickles name it
