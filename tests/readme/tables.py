@@ -157,7 +157,7 @@ def _lists() -> Iterator[Passage]:
     yield Passage(
         page("inside/stored-format"), "No key expires.\n\n", _list(_keys()), "\nThe layout"
     )
-    yield Passage(page("inside/house"), "the way out, the rest.\n\n", _list(_core()), "\n## ")
+    yield Passage(page("inside/house"), "the way out.\n\n", _core(), "\n## ")
     yield Passage(errors_page, "as well:\n\n", _list(_errors()), "\n## ")
     yield Passage(page("reference/signals"), "it brings:\n\n", _list(_signals()), "\nReal ")
     yield Passage(
@@ -329,11 +329,14 @@ def _keys() -> tuple[Row, ...]:
     return tuple((f"`{name}` ({kind})", content) for name, kind, content in words)
 
 
-def _core() -> tuple[Row, ...]:
+def _core() -> str:
+    """A line for each file of the core that a reader of it reads; then the names of the others."""
     core = PACKAGE / "core"
     files = [path.relative_to(core) for path in core.rglob("*.py") if path.stem != "__init__"]
     others = sorted({str(path.with_suffix("")) for path in files} - {*READING})
-    return tuple((f"`{name}.py`", _module(core / f"{name}.py")) for name in (*READING, *others))
+    read = _list((f"`{name}.py`", _module(core / f"{name}.py")) for name in READING)
+    rest = ", ".join(f"`{name}.py`" for name in others)
+    return f"{read}\n{textwrap.fill(f'Those call {rest}.', 100, break_on_hyphens=False)}\n"
 
 
 def _module(path: Path) -> str:

@@ -129,11 +129,10 @@ FACTS = (
     Fact("which versions", r"3\.10 to 3\.14", "reference/versions", first=True),
     Fact("how long names stay", r"stay until 2\.0", "reference/versions", first=True),
     # Inside.
-    Fact("the sleep of many scanners", r"sleep for up to 28 seconds", "inside/stored-format"),
+    Fact("who wakes if one is dead", r"in case the one with the promise", "inside/stored-format"),
     Fact("how much of a message is a template", r"\b956 bytes", "inside/stored-format"),
     Fact("how shards close", r"closes the shards level by level", "inside/protocol"),
     Fact("how a leaf is removed", r"To remove a leaf", "inside/house"),
-    Fact("where user code runs", r"user code runs only", "inside/house"),
     Fact("order of writes", r"decides what a stop leaves", "inside/one-call"),
 )
 
