@@ -56,7 +56,9 @@ def test_a_broker_is_reached_and_confirms(look, rabbitmq_server, declared):
     ]
 
 
-def test_queues_that_nobody_listens_to_are_warned_of(look, declared):
+def test_queues_that_nobody_listens_to_are_warned_of_and_none_is_made(
+    look, declared, rabbitmq_server
+):
     heard, deaf, absent = queue(), queue(), queue()
     declared(heard, deaf, listened=[heard])
 
@@ -71,13 +73,6 @@ def test_queues_that_nobody_listens_to_are_warned_of(look, declared):
         ),
         Line("queues", "ok", f"{absent.name}: created by the first message"),
     ]
-
-
-def test_looking_makes_no_queue(look, rabbitmq_server):
-    absent = queue()
-
-    look(absent)
-
     assert absent.name not in rabbitmq_server.control("list_queues", "name")
 
 

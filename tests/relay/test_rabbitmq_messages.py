@@ -94,14 +94,16 @@ def test_the_headers_tell_the_due_time_and_the_attempt(rabbit):
     assert headers["eta"] is None
 
 
-def test_an_edited_task_arrives_with_its_new_arguments_and_priority(rabbit):
+def test_an_edited_task_arrives_with_its_new_arguments_priority_and_time_to_live(rabbit):
     rabbit.due_now(1, task_id="a", priority=1)
-    assert rabbit.delayq.edit("a", args=["ü"], kwargs={"y": 2}, priority=5) is Outcome.DONE
+    new = {"args": ["ü"], "kwargs": {"y": 2}, "priority": 5, "expires": in_ten_minutes()}
+    assert rabbit.delayq.edit("a", **new) is Outcome.DONE
     rabbit.relay_once()
     [message] = rabbit.take()
     assert call_of(message) == (["ü"], {"y": 2})
     assert message.properties["priority"] == 5
     assert message.headers["argsrepr"] == "['ü']"
+    assert 570_000 < int(message.properties["expiration"]) <= 600_000
 
 
 # Expiry.
@@ -123,14 +125,6 @@ def test_expiration_counts_from_the_hand_over_by_redis_s_clock(rabbit, monkeypat
     left = expires - datetime.now(timezone.utc)
     assert left // timedelta(milliseconds=1) <= int(message.properties["expiration"]) <= 600_000
     assert message.headers["expires"] == expires.isoformat()
-
-
-def test_a_new_expiry_of_an_edited_task_is_the_broker_s_time_to_live(rabbit):
-    rabbit.due_now(task_id="a")
-    assert rabbit.delayq.edit("a", expires=in_ten_minutes())
-    rabbit.relay_once()
-    [message] = rabbit.take()
-    assert 570_000 < int(message.properties["expiration"]) <= 600_000
 
 
 def test_an_expiration_of_the_call_s_own_counts_from_the_delivery(rabbit):

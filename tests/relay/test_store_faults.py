@@ -89,6 +89,7 @@ def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(make_house, rabbit
     house.start()
     first, second = house.take(count=2)
     assert [redelivered(first), redelivered(second)] == [False, True]
+    assert [one.headers["delayq_attempt"] for one in (first, second)] == [1, 2]
     settled(house)
     assert house.left() == 0
 
@@ -117,23 +118,3 @@ def test_a_store_that_wants_replicas_lends_nothing_and_counts_no_attempt(wanting
     [message] = wanting.take()
     assert (message.headers["delayq_attempt"], redelivered(message)) == (1, False)
     assert wanting.counts() == (0, 0, 0)
-
-
-def test_a_store_that_wants_replicas_after_the_claim_has_a_marked_copy_sent(wanting):
-    """As for every ack that the store cannot take; no entry is refused, and none dead."""
-    relay = wanting.relay()
-    wanting.due_now(task_id="a")
-    wanting.between.before(
-        "ack", lambda: wanting.client.config_set("min-replicas-to-write", 1) and None
-    )
-    with pytest.raises(StoreUnavailable, match=r"^ack failed: NOREPLICAS"):
-        relay.batch(lambda: False)
-    wanting.between.before("ack", lambda: None)
-    assert wanting.counts() == (0, 1, 0)
-    wanting.client.config_set("min-replicas-to-write", 0)
-    end_leases(wanting.client)
-    wanting.start()
-    first, second = wanting.take(count=2)
-    assert [redelivered(first), redelivered(second)] == [False, True]
-    assert [one.headers["delayq_attempt"] for one in (first, second)] == [1, 2]
-    settled(wanting)

@@ -228,10 +228,6 @@ def backlog(ready):
     store.let_scanners(batch_size=8)
 
 
-def up_next(ready):
-    ready.steps.hand_over(asleep=5, relay_in=5)
-
-
 def spoil(*ids):
     def change(ready):
         store = ready.store
@@ -792,10 +788,6 @@ def wrong_number(ready):
     raw.zadd(keys["due"], {b"\xff" * 6 + b"list": 1})
 
 
-def spoilt_number(ready):
-    ready.store.raw.hset(ready.store.keys["meta"], "seq", "zzz")
-
-
 def parked_for_ever(ready):
     ready.store.schedule("graced", extras=Extras(grace_ms=FAR_MS))
     parked(ready)
@@ -927,7 +919,12 @@ CASES = [
     Case("repair", "behind another", _repair, unnamed),
     Case("repair", "two behind", _repair, two_behind),
     Case("hand_over", "promise", lambda ready: ready.steps.hand_over(asleep=5)),
-    Case("leave", "up next", lambda ready: ready.steps.leave(), up_next),
+    Case(
+        "leave",
+        "up next",
+        lambda ready: ready.steps.leave(),
+        lambda ready: ready.steps.hand_over(asleep=5, relay_in=5),
+    ),
     Case("schedule", "first of a template", _schedule_first, alone()),
     Case("hand_over", "last", _hand_over, no_heads),
     Case("claim", "backlog", _claim, relayed_backlog),
@@ -1126,7 +1123,12 @@ CASES = [
     Case("rewrite", "released, robbed", _release("claimed"), robbed("claimed")),
     Case("nack", "robbed", _nack("refused"), robbed("claimed")),
     Case("reclaim", "robbed", lambda ready: ready.steps.reclaim(), robbed("claimed")),
-    Case("repair", "spoilt number", _repair, spoilt_number),
+    Case(
+        "repair",
+        "spoilt number",
+        _repair,
+        lambda ready: ready.store.raw.hset(ready.store.keys["meta"], "seq", "zzz"),
+    ),
     Case("repair", "parked for ever", _repair, parked_for_ever),
     Case("recount", "miscounted", _repair, miscounted),
     Case("recount", "no number", _repair, no_number),

@@ -13,7 +13,6 @@ from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.entries import OldEntry
 from celery_delayq.core.store.record import Template, header_for
 from celery_delayq.errors import UnreadableRecord
-from tests.store import requests
 from tests.store.arguments import arguments
 from tests.store.support import FAR_MS, LABELS, LINES, MEMBERSHIP, NOW_MS, ROUTE, new_record
 
@@ -63,43 +62,6 @@ def test_the_last_record_takes_its_template_along_and_the_one_before_does_not(
     leave(store, shard_steps)
     assert templates(store) == {}
     assert not store.raw.exists(store.keys["templates"])
-
-
-@pytest.mark.parametrize("share", [False, True])
-def test_a_superseded_record_gives_its_template_back(store, share):
-    store.at("leased")
-    store.schedule("a", FAR_MS, share=share, supersede=True)
-    assert list(templates(store).values()) == [1] * share
-
-
-def test_a_reschedule_and_a_reclaim_leave_the_count_alone(store, shard_steps):
-    store.schedule_relayed("a", share=True)
-    store.reschedule("a", When("at", 0))
-    store.take("lapsed", "a")
-    assert shard_steps.reclaim() == ["a"]
-    assert list(templates(store).values()) == [1]
-
-
-def test_a_dead_entry_keeps_its_template(store):
-    store.raw.set("taken", "x")
-    store.schedule("a", to="taken", share=True)
-    store.steps().hand_over()
-    assert list(templates(store).values()) == [1]
-    assert b"tests.remind" in store.entries.find("a").message
-
-
-@pytest.mark.parametrize("refusal", ["repeat", "conflict", "late"])
-def test_a_call_that_writes_nothing_counts_nothing(store, refusal):
-    call = requests.schedule(store, "a", share=True)
-    call.send()
-    before = store.snapshot()
-    if refusal == "repeat":
-        assert int(call.answer()) == FAR_MS
-    else:
-        due = FAR_MS if refusal == "conflict" else 2**53
-        with pytest.raises(ValueError, match=r"already scheduled|not a due time"):
-            store.schedule("a", due, share=True)
-    assert store.snapshot() == before
 
 
 def spoil(store):
