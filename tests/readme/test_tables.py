@@ -191,6 +191,15 @@ def test_the_words_that_a_page_explains_are_used():
 # Numbers.
 
 
+def test_the_package_is_as_large_as_the_page_says():
+    said = re.search(r"Of ([\d,]+) modules \(([\d,]+) lines\)", page("why").text)
+    files = [*(ROOT / "celery_delayq").rglob("*.py")]
+    lines = sum(len(path.read_text("utf-8").splitlines()) for path in files)
+    assert [int(each.replace(",", "")) for each in said.groups()] == pytest.approx(
+        [len(files), lines], rel=0.1
+    )
+
+
 def test_as_many_tombstones_are_kept_as_the_pages_say():
     assert REMEMBER == (3600, 1_000_000)
     said = page("reference/settings").parts("How long answers last")
