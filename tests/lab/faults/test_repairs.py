@@ -8,7 +8,7 @@
 At the end each task is checked: one for a list goes once, a published one goes once or marked, none
 is lost, and no cancelled one comes back.
 
-``DELAYQ_REPAIRS=20000`` runs more than each run of the suite.
+``DELAYQ_REPAIRS=20000`` runs more.
 """
 
 import os
@@ -85,7 +85,7 @@ class FaultyStore(Store):
         super().__init__(server, clocked=False)
 
     def faulty(self, seed, chance=0.02):
-        made = FaultyScripts(self._client(), self.keys)
+        made = FaultyScripts(self._client(), self.keys, self.settings)
         made.writes, made.dice, made.chance = self._writes, random.Random(seed), chance
         return made
 
