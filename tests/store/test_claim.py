@@ -63,13 +63,6 @@ def test_a_claimed_entry_counts_seconds_by_redis_clock(store, shard_steps):
     assert entry.seconds_until(from_ms(NOW_MS + 86_460_000)) == pytest.approx(60, abs=5)
 
 
-def test_claims_follow_due_time_and_equal_times_insertion(store, shard_steps):
-    for task_id, due_ms in (("c", 3), ("b1", 2), ("b2", 2), ("a", 1)):
-        store.schedule_relayed(task_id, due_ms)
-    assert ids_of(shard_steps.claim(3).entries) == ["a", "b1", "b2"]
-    assert store.places("c") == ["relay"]
-
-
 def test_entries_for_lists_are_not_claimed_and_those_for_the_relay_not_moved(store, shard_steps):
     store.schedule("list")
     put(store, "relay")
@@ -153,13 +146,6 @@ def test_the_end_of_a_token_is_not_the_token(store, shard_steps):
     shorter = [replace(claimed, token=claimed.token[1:])]
     assert shard_steps.ack(shorter) == shard_steps.nack("unsent", shorter) == 0
     assert store.entries.state("a") is State.IN_FLIGHT
-
-
-def test_nothing_to_ack_or_release_asks_redis_nothing(start_redis, store_on):
-    server = start_redis()
-    shard_steps = store_on(server).steps()
-    server.kill()
-    assert shard_steps.ack([]) == shard_steps.nack("unsent", []) == 0
 
 
 def scheduled_anew(store, *_):

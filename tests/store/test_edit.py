@@ -10,7 +10,6 @@ from celery_delayq.core.store import Outcome, State
 from celery_delayq.core.store.changes import Removal, Rewrite
 from celery_delayq.core.store.record import Extras, NewRecord, lane_for
 from tests.store.support import FAR_MS, LINES, NOW_MS, WAITING, tally
-from tests.support.network import CUT
 
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
 SMALL = 4000  # bytes of a record, as the scripts say
@@ -241,15 +240,3 @@ def test_an_expiry_that_counts_from_the_due_time_is_read_and_kept(store, expires
     assert store.entries.find("a").record.expires_ms == read
     store.edit("a", "new", share=False)
     assert store.entries.find("a").record.expires_ms is None
-
-
-# Repetitions.
-
-
-def test_an_edit_whose_answer_was_lost_takes_effect_once(store_between):
-    store, between = store_between, store_between.between
-    store.schedule("a", FAR_MS)
-    between.after("rewrite", lambda: CUT if between.asked["rewrite"] == 1 else None)
-
-    assert store.edit("a", "new") is Outcome.DONE
-    assert body_of(store, "a") == "new"

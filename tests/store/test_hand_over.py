@@ -64,13 +64,6 @@ def test_the_message_arrives_with_the_due_time_filled_in(store, share):
         assert message["properties"]["delivery_tag"] == f"a{NOW_MS * 1000}"
 
 
-def test_order_follows_due_time_and_not_insertion(store):
-    for ms in (5, 1, 4, 2, 3):
-        store.schedule(f"a{ms}", ms)
-    store.steps().hand_over()
-    assert store.arrived() == ["a1", "a2", "a3", "a4", "a5"]
-
-
 def test_equal_due_times_keep_insertion_order_over_a_carry_of_the_number(store):
     # The 256th and the 65,536th number end in zero bytes; their ids sort the other way around.
     store.raw.hset(store.keys["meta"], "seq", 65_400)

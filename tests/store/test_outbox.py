@@ -73,14 +73,6 @@ def test_once_the_messages_reach_so_many_bytes_the_rest_waits_for_the_next_call(
     assert [len(owed(store.steps())) for _ in given] == given
 
 
-def test_an_uncertain_cancel_is_owed_as_such(store, shard_steps):
-    store.at("uncertain")
-    outcome, _ = store.entries.change("a", Removal("caller"))
-    assert outcome is Outcome.UNCERTAIN
-    store.set_ms(NOW_MS + CALL_MS)
-    assert owed(shard_steps) == [("a", Outcome.UNCERTAIN)]
-
-
 def test_a_new_task_under_the_id_is_not_revoked_by_what_was_owed_for_the_earlier(
     store, shard_steps
 ):

@@ -1,8 +1,8 @@
-"""Reading one entry, and the counts; `test_listing.py` has the lists."""
+"""Reading one entry, the counts, and what falls due; `test_listing.py` has the lists."""
 
 import pytest
 
-from celery_delayq.core.store import Listing, State
+from celery_delayq.core.store import Listing, State, counts
 from celery_delayq.core.store.changes import Removal
 from tests.store.support import FAR_MS, NOW_MS
 
@@ -37,31 +37,31 @@ def test_the_place_of_an_entry_is_its_state(store, place):
     assert store.entries.state("a") is store.entries.find("a").state is STATES[place]
 
 
-@pytest.mark.parametrize("share", [False, True])
-def test_reading_changes_nothing(store, share):
-    store.schedule("a", FAR_MS, share=share)
-    store.schedule_relayed("b", FAR_MS, share=share)
-    before = store.snapshot()
-    store.entries.find("a"), store.entries.state("b"), store.entries.counts()
-    list(store.entries.waiting(Listing(0, FAR_MS + 1)))
-    assert store.snapshot() == before
-
-
 def test_a_due_time_of_zero_is_listed_and_counted(store):
     store.schedule("a", 0)
     assert [entry.task_id for entry in store.entries.waiting(Listing(0, 1))] == ["a"]
-    counts = store.entries.counts()
-    assert (counts.next_due_ms, counts.oldest_overdue_ms) == (0, 0)
+    found = store.entries.counts()
+    assert (found.next_due_ms, found.oldest_overdue_ms) == (0, 0)
 
 
-def test_counts_by_state_are_exact(store):
-    for step in range(3):
-        store.schedule(f"list{step}", FAR_MS + step)
-    for step in range(4):
-        store.schedule_relayed(f"relay{step}", NOW_MS + step)
-    store.set_ms(NOW_MS + 2)
-    store.take("dead", "relay0")
-    store.take("leased", "relay1", "relay2")
-    counts = store.entries.counts()
-    assert (counts.scheduled, counts.in_flight, counts.dead) == (4, 2, 1)
-    assert counts.next_due_ms == NOW_MS + 3
+# How many fall due in each of some spans of time.
+
+
+def told(store, span_ms, spans, **after):
+    return counts.falling_due(store.entries.shards, span_ms, spans, **after)
+
+
+def test_each_entry_is_counted_in_the_span_in_which_it_is_due(store):
+    assert told(store, 60_000, 1000) == (NOW_MS, [0] * 1000)
+    for number, after in enumerate((-5, 0, 1, 10, 11, 20, 30, 31)):
+        put = store.schedule_relayed if number % 2 else store.schedule
+        put(f"task-{number}", NOW_MS + after)
+    assert told(store, 10, 3) == (NOW_MS, [2, 2, 1])
+    assert told(store, 31, 1) == (NOW_MS, [6])
+
+
+def test_the_spans_can_begin_at_any_time(store):
+    for number, after in enumerate((-1001, -1000, -999, 0, 1)):
+        store.schedule(f"task-{number}", NOW_MS + after)
+    assert told(store, 1000, 2, after_ms=NOW_MS - 1001) == (NOW_MS, [2, 2])
+    assert told(store, 1000, 1, after_ms=0) == (NOW_MS, [0])
