@@ -201,3 +201,12 @@ def test_a_dump_has_the_task_behind_and_a_load_keeps_it_under_its_key(
     task = two.get(key="k")
     assert (task.id, task.behind) == (second.id, "")
     assert [*two.check()] == []
+
+
+def test_a_line_without_a_key_waits_behind_nothing(delayq, second):
+    head, line, end = delayq.dump()
+    del line["key"], line["unique_ms"], line["until_finished"]
+    assert delayq.load([head, {**line, "id": "b"}, end]).loaded == 1
+    assert delayq.get("b").behind == ""
+    assert delayq.counts().refused == 0
+    assert [*delayq.check()] == []

@@ -14,7 +14,7 @@ from celery.exceptions import Ignore
 from celery_delayq import Defer, Item, signals
 from celery_delayq.core import clock
 from celery_delayq.core.hooks import Hooks
-from celery_delayq.core.store.calls import TOLD_EVERY
+from celery_delayq.core.store.calls import GRACE, TOLD_EVERY
 from celery_delayq.operations.bulk import SLICE
 from tests.app.support import FAR, LONG_AGO, only_message
 from tests.app.test_far_eta import Consumer
@@ -221,7 +221,7 @@ def test_a_replaced_task_is_revoked_after_the_wait_unless_the_call_s_time_is_ove
     assert app.AsyncResult(old.id).state == state
 
 
-def test_a_bulk_says_what_the_slice_reached_that_reached_least(app_on):
+def test_a_bulk_says_what_the_slice_reached_that_reached_least(app_on, caplog):
     with replicated(2) as group_of_two, contextlib.ExitStack() as stands_still:
         app = app_on(group_of_two.master.port, 2, LONG)
         paused = group_of_two.replicas[0]
@@ -241,6 +241,7 @@ def test_a_bulk_says_what_the_slice_reached_that_reached_least(app_on):
             progress=after_a_slice,
         )
     assert (bulk.replicas, sum(app.fell_short), bool(bulk)) == (1, SLICE, True)
+    assert warnings_of(caplog)[0].endswith(f": 1 of 2 replicas had them within {LONG:g} s")
 
 
 def test_no_call_waits_unless_the_setting_says_so(app_on, pair):
@@ -342,6 +343,20 @@ def test_a_link_that_breaks_during_the_wait_is_told_and_the_next_call_is_well(ap
         assert is_scheduled(app, result.id)
         assert [one.startswith(UNREPLICATED) for one in warnings_of(caplog)] == [True]
         assert app.tasks["add"].delay_for(LATER, 1).replicas == 1
+
+
+def test_a_master_that_stops_answering_during_the_wait_is_given_up(app_on, pair):
+    with Proxy(pair.master.port) as link:
+        link.accept()
+        app = app_on(link.port, 1, SOON)
+        app.tasks["add"].delay_for(LATER, 1)
+        link.delay(b"$4\r\nWAIT\r\n", 1, 60)
+        began = time.monotonic()
+        result = app.tasks["add"].delay_for(LATER, 1)
+        took = time.monotonic() - began
+        link.delay(b"", 0, 0)
+    assert result.replicas == 0
+    assert SOON + GRACE <= took < PATIENCE
 
 
 def test_a_user_who_may_not_wait_is_told_once(app_on, each_redis, caplog, monkeypatch):
