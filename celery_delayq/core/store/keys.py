@@ -147,18 +147,15 @@ KEYS: dict[str, str] = {
     "laid aside for a later release",
     "rules_trouble": "HASH  name of a recurring rule -> since when, ms, and why no next run can "
     "be made",
-    "rules_named": "HASH  = and a digest -> when a worker named these rules and tasks, ms, and the "
-    "names; @ and a worker -> when it did so, ms, and which digest; ? -> when one looked at all "
-    "rules, ms, and what it found; empty -> since when such workers are met, when one was, and "
-    "when one looked",
+    "rules_named": "HASH  the rules and tasks that workers name: see rules_named.lua",
     "reconciled": "HASH  tag -> when a reconcile of it ended, ms, and what it found",
     "history": "LIST  the latest events of entries that were changed by themselves, newest first, "
     "if a history is kept",
     "history_changes": "LIST  a line for each of the latest changes of many, and pauses",
     "history_parts": "LIST  the latest events of entries that a change of many changed",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
-    "heartbeats": "HASH  scanner -> time of its last heartbeat, ms; the newest format that it "
-    "reads; and when it joined the shard, ms; colons between",
+    "heartbeats": "HASH  scanner -> time of its last heartbeat, ms: newest format that it reads: "
+    "when it joined the shard, ms",
     "wake": "CHANNEL  all scanners listen; each also listens to a wake:NAME of its own",
     "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; "
     "settings common to all processes; format -> the newest that records and rules may have; "

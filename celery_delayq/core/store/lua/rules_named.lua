@@ -16,6 +16,9 @@ Cost     O(N), N workers, each two minutes; else O(1)
 Keeps    a worker removes only after ten minutes in which at least one worker named its rules each five minutes, so a common
          outage, a new store and one that was loaded or resharded cost no rule
 ]]
+-- Fields: = and a digest -> when a worker named these rules and tasks, ms, and the names; @ and a worker -> when it did so,
+-- ms, and which digest; ? -> when one looked at all rules, ms, and what it found; empty -> since when such workers are met,
+-- when one was, and when one looked.
 local LIVING, GAP, BETWEEN = 600000, 300000, 120000
 local now_us = clock_us()
 local now = math.floor(now_us / 1000)
