@@ -31,6 +31,7 @@ TRIALS = {
     "tests marked thorough": "-m thorough -o faulthandler_timeout=2000",
     "the rest without each leaf": "leaves",
     "proof": "proof",
+    "the README's commands and the proof, from the built wheel": "wheel",
     "soak": "soak --minutes MINUTES",
     "faults": "faults",
     "a Redis that hangs": "hung",
@@ -76,8 +77,13 @@ def run(name: str, command: str) -> Result:
 
 
 def commit() -> str:
+    """Return the commit; ``unknown`` without git, or without a repository."""
     line = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(line, capture_output=True, text=True, check=False).stdout.strip()
+    try:
+        said = subprocess.run(line, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        said = ""
+    return said or "unknown"
 
 
 def row(name: str, found: Result) -> str:

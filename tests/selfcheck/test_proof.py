@@ -1,5 +1,6 @@
 """``./tests/run proof``: its page says what came of each trial; it ends with 1 if one broke."""
 
+import os
 from contextlib import nullcontext
 
 import pytest
@@ -9,6 +10,7 @@ from tests.lab.faults.history import Problem, Verdict
 from tests.lab.faults.site import Outcome as Books
 from tests.lab.simulator.books import Finding
 from tests.lab.simulator.simulation import Result
+from tests.lab.thorough import commit
 
 FINDING = Finding("early", "a is pushed 3 ms early")
 
@@ -123,3 +125,10 @@ def test_the_seed_draws_the_safeguard(histories):
     tried = [proof.without_a_safeguard(seed).tried for seed in (7, 7, *range(20))]
     assert tried[0] == tried[1]
     assert len({*tried}) > 5
+
+
+@pytest.mark.parametrize("path", ["", os.environ["PATH"]])
+def test_the_commit_is_unknown_without_git_or_a_repository(monkeypatch, tmp_path, path):
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.chdir(tmp_path)
+    assert commit() == "unknown"
