@@ -1,6 +1,5 @@
 """The times that a call may pass, and the resulting due time of the entry."""
 
-import math
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -37,15 +36,6 @@ def test_a_relative_delay_counts_from_the_call_by_redis_s_clock(add, redis, dela
 
     delay_ms = 90_000 if delay == 90 else delay / A_MILLISECOND
     assert before + delay_ms <= to_ms(result.due) <= after + delay_ms + 1
-
-
-@pytest.mark.parametrize("delay", [0, -3])
-def test_no_delay_or_less_is_due_at_the_call(add, delayq, redis, delay):
-    before = math.floor(redis_ms(redis))
-    result = add.delay_for(delay, 1)
-
-    assert before <= to_ms(result.due) <= redis_ms(redis)
-    assert delayq.hand_over() == 1
 
 
 # tests/unit/test_clock.py tries many more; here, one of each kind of error.

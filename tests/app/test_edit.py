@@ -6,11 +6,10 @@ from decimal import Decimal
 
 import pytest
 from celery import chain, chord, group
-from kombu import Queue
 
 from celery_delayq import Outcome
 from celery_delayq.core.message.body import is_celery_s
-from celery_delayq.errors import InvalidDueTime, InvalidOption, MessageTooLarge, NotATask
+from celery_delayq.errors import InvalidDueTime, InvalidOption, NotATask
 from tests.app.support import FAR, LONG_AGO, comparable, envelope, only_message, templates
 
 pytestmark = pytest.mark.libraries
@@ -252,16 +251,6 @@ def test_a_task_of_a_module_that_only_workers_import_is_checked(app, delayq, fou
         delayq.edit("a", args=[1, 2, 3])
 
 
-def test_an_argument_that_no_serializer_takes_is_refused_and_changes_nothing(add, delayq):
-    result = add.delay_until(FAR, 1)
-    before = delayq.get(result)
-
-    with pytest.raises(Exception, match="not JSON serializable"):
-        delayq.edit(result, args=[object()])
-
-    assert delayq.get(result) == before
-
-
 BAD = {
     "nothing": ({}, "edit is None; expected one of args, kwargs, priority, expires"),
     "args text": ({"args": "ab"}, "args is 'ab'; expected a list or a tuple"),
@@ -294,16 +283,6 @@ def test_a_text_that_is_no_time_is_refused(add, delayq):
     result = add.delay_until(FAR, 1)
     with pytest.raises(InvalidDueTime, match="'soon' is not a due time"):
         delayq.edit(result, expires="soon")
-
-
-def test_a_message_that_becomes_too_large_is_refused(delayq_app, url):
-    app = delayq_app(url, delayq_max_message=10_000)
-    app.send_task("t", (1,), task_id="a", delayq_at=FAR)
-
-    with pytest.raises(MessageTooLarge):
-        app.delayq.edit("a", args=["x" * 15_000])
-
-    assert app.delayq.get("a").args == (1,)
 
 
 @pytest.mark.parametrize(
@@ -386,18 +365,6 @@ def test_a_task_that_comes_between_look_and_step_is_edited(app, delayq, overtaki
 
 
 # The outcome.
-
-
-def test_a_relayed_task_goes_by_its_new_priority(delayq_app, url, redis_server, redis):
-    app = delayq_app(url, delayq_url=redis_server.url(1))
-    app.send_task("t", (1,), task_id="a", queue=Queue("mail"), delayq_at=LONG_AGO)
-
-    assert app.delayq.edit("a", args=[2], priority=6)
-
-    app.delayq.hand_over()
-    key, raw = only_message(redis)
-    assert (key, json.loads(raw)["properties"]["priority"]) == (b"mail\x06\x166", 6)
-    assert json.loads(raw)["headers"]["argsrepr"] == "[2]"
 
 
 def test_an_edit_with_task_always_eager_is_too_late(app, add):

@@ -1,7 +1,6 @@
 """`DelayQ.pause`, `resume` and `pauses`, as users call them."""
 
 import pytest
-from celery import chain
 
 from celery_delayq import State
 from celery_delayq.errors import InvalidOption
@@ -31,14 +30,6 @@ def test_a_paused_task_waits_and_is_delivered_when_it_is_resumed(app, delayq, of
     assert delayq.resume(**of) is True
     assert delayq.hand_over() == 1
     assert (delayq.pauses(), delayq.resume(**of)) == ([], False)
-
-
-def test_a_queue_is_its_name_also_where_priorities_have_lists_of_their_own(app, delayq, redis):
-    delayq.pause(queue="mail")
-    app.send_task("t", queue="mail", priority=9, delayq_at=LONG_AGO)
-    app.send_task("t", queue="mailer", delayq_at=LONG_AGO)
-    assert delayq.hand_over() == 1
-    assert redis.llen("mailer") == 1
 
 
 def test_a_task_is_paused_by_itself(app, delayq):
@@ -117,16 +108,6 @@ def test_before_it_is_due_a_task_says_what_of_it_is_paused(app, delayq):
     told = ("everything", "queue mail", "task t")
     assert (delayq.get("a").state, delayq.get("a").paused_by) == (State.SCHEDULED, told)
     assert [one.paused_by for one in [*delayq.tasks(), *delayq.select(queue="mail")]] == [told] * 2
-
-
-def test_a_canvas_says_that_its_launch_is_paused(app, delayq):
-    @app.task(name="shop.add")
-    def add(x, y): ...
-
-    delayq.schedule(chain(add.si(1, 2), add.si(3, 4)), at=FAR)
-    delayq.pause(task="celery_delayq.launch")
-    [canvas] = delayq.tasks()
-    assert canvas.paused_by == ("task celery_delayq.launch",)
 
 
 def test_a_pause_and_its_end_are_in_the_log(delayq, caplog):

@@ -188,12 +188,3 @@ def test_labels_have_the_routing_key_where_no_queue_is_known():
     sent = OutgoingMessage(message, "letters", "sent.fast", [Exchange("letters")], b"", dumps)
 
     assert sent.labels == labels_for("add", "sent.fast")
-
-
-@pytest.mark.operations
-def test_an_item_of_a_bulk_has_the_labels_of_a_single_call(app, add):
-    items = [((number,), {}) for number in range(3)]
-
-    bulk = app.delayq.schedule_many(add.s().set(queue="mail"), items, at=LONG_AGO)
-
-    assert {labels(app, task_id) for task_id in bulk.ids} == {labels_for("add", "mail")}

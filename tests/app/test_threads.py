@@ -6,8 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.app.support import FAR, noop
+from tests.app.support import FAR
+from tests.app.test_await import slow
 from tests.support.waiting import eventually
+
+__all__ = ["slow"]
 
 pytestmark = pytest.mark.libraries
 
@@ -28,16 +31,6 @@ def test_calls_from_many_threads_do_not_mix(add, delayq):
         assert (task.queue, task.due.timestamp()) == (f"q{number % 5}", FAR + number)
         assert json.loads(delayq.services.entries.find(result.id).message)["headers"]["n"] == number
     assert delayq.counts().scheduled == len(results)
-
-
-@pytest.fixture
-def slow(delayq_app, start_redis):
-    """An app, and its task, whose Redis the test can stop."""
-    server = start_redis()
-    app = delayq_app(server.url(), delayq_timeout=60)
-    note = app.task(name="note")(noop)
-    note.delay_until(FAR, 0)
-    return server, app.delayq, note
 
 
 def test_a_call_keeps_one_of_celery_s_producers_of_which_there_are_ten(slow):

@@ -4,8 +4,7 @@ import ssl
 
 import pytest
 
-from celery_delayq import DelayQ
-from celery_delayq.errors import InvalidSetting, StoreUnavailable
+from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, lists
 from tests.support.certificates import make_certificates
 from tests.support.missing import missing
@@ -143,14 +142,3 @@ def test_a_url_can_switch_the_check_off(delayq_app, start_tls, certificates, sai
     app.send_task("t", task_id="a", delayq_at=FAR)
 
     assert app.delayq.get("a").id == "a"
-
-
-@pytest.mark.parametrize("word", ["nonsense", 7, ""])
-def test_a_word_for_the_check_that_does_not_exist_is_a_sentence(make_app, word):
-    app = make_app("rediss://127.0.0.1:1/0", broker_use_ssl={"ssl_cert_reqs": word})
-
-    with pytest.raises(InvalidSetting) as caught:
-        DelayQ(app).services.check()
-
-    said = f"broker_use_ssl['ssl_cert_reqs'] is {word!r}; expected none, optional or required"
-    assert str(caught.value) == said
