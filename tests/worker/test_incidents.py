@@ -129,33 +129,6 @@ def fill(app):
         app.send_task("t", ("x" * 50_000,), task_id=f"{number}", delayq_at=FAR)
 
 
-def test_1_a_resume_at_a_low_rate_was_forgotten(app, alive, says):
-    app.delayq.pause(queue="mail")
-    for _ in range(40):
-        app.send_task("t", (), queue="mail", delayq_at=LONG_AGO)
-    alive(app)
-    app.delayq.resume(queue="mail", rate=0.5)
-
-    says(app, "health", "queue mail comes back at 0.5 a second: 40 tasks left, the last one's turn")
-    says(app, "doctor", "to resume at once: celery -A proj delayq resume --queue mail")
-
-
-def test_2_an_app_with_another_broker_is_refused(app, delayq_app, url, alive, says):
-    alive(delayq_app("amqp://127.0.0.1:1//", delayq_url=url))
-
-    says(app, "health", "this app's calls that change the store are refused")
-
-
-def test_3_the_broker_refuses_and_nobody_consumes(app, redis, alive, told, says):
-    redis.set("mail", "no list")
-    app.send_task("t", task_id="a", queue="mail", delayq_at=LONG_AGO)
-    alive(app)
-
-    says(app, "health", "1 task is refused by a queue, and tried again; 0 are allowed")
-    assert "mail: WRONGTYPE" in told(app, "show", "a")[1]
-    says(app, "doctor")
-
-
 def test_4_tasks_wait_for_a_queue_that_no_worker_listens_to(shop, told, patient):
     shop.tasks["note"].apply_async(task_id="a", queue="mails", delayq_at=FAR)
 
@@ -317,20 +290,11 @@ def test_11_a_pause_was_forgotten(app, redis, alive, told, says):
     for _ in range(50):
         app.send_task("t", (), queue="mail", delayq_at=LONG_AGO)
     alive(app)
-    status, line = told(app, "health")
-    assert (status, "queue mail is paused since 20" in line) == (0, True)
     age_pauses(redis, 900)
 
-    says(
-        app,
-        "health",
-        "queue mail is paused since 20",
-        ": 50 tasks are due and not delivered, the first for 15 min",
-        ", and 600 s are allowed; to resume: celery -A ",
-    )
-    assert told(app, "health", "--max-paused", "3600")[0] == 0
-    advice = "to resume: celery -A proj delayq resume --queue mail"
-    says(app, "doctor", "error pauses queue mail is paused since", advice)
+    due = "50 tasks are due and not delivered, the first for 15 min"
+    says(app, "health", f": {due}", ", and 600 s are allowed; to resume: celery -A ")
+    says(app, "doctor", "error pauses queue mail is paused since", "delayq resume --queue mail")
     assert "the first for 15 min" in Browser(wsgi(app.delayq, allow=lambda _: "read")).get().text
 
 
