@@ -142,7 +142,7 @@ FACTS = (
 # The most words of a section, as `wc -w` counts them; the first has the pages in no folder.
 BOUNDS = {
     "start": 1_400,
-    "guide": 7_800,
+    "guide": 7_900,
     "coming-from": 1_900,
     "operate": 7_600,
     "runbook": 1_500,
