@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 from celery import chain, chord, group
+from kombu import Queue
 
 from celery_delayq import Outcome
 from celery_delayq.core.message.body import is_celery_s
@@ -365,6 +366,18 @@ def test_a_task_that_comes_between_look_and_step_is_edited(app, delayq, overtaki
 
 
 # The outcome.
+
+
+def test_a_relayed_task_goes_by_its_new_priority(delayq_app, url, redis_server, redis):
+    app = delayq_app(url, delayq_url=redis_server.url(1))
+    app.send_task("t", (1,), task_id="a", queue=Queue("mail"), delayq_at=LONG_AGO)
+
+    assert app.delayq.edit("a", args=[2], priority=6)
+
+    app.delayq.hand_over()
+    key, raw = only_message(redis)
+    assert (key, json.loads(raw)["properties"]["priority"]) == (b"mail\x06\x166", 6)
+    assert json.loads(raw)["headers"]["argsrepr"] == "[2]"
 
 
 def test_an_edit_with_task_always_eager_is_too_late(app, add):
