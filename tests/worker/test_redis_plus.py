@@ -9,7 +9,10 @@ from celery_delayq import Outcome
 from celery_delayq.errors import InvalidSetting
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.skipif(sys.version_info < (3, 13), reason="it needs Python 3.13")
+pytestmark = [
+    pytest.mark.libraries,
+    pytest.mark.skipif(sys.version_info < (3, 13), reason="it needs Python 3.13"),
+]
 
 TASKS = "tests.worker.plus_tasks"
 TRANSPORT = "celery_redis_plus.transport:Transport"
