@@ -14,6 +14,8 @@ from tests.app.support import envelope
 from tests.readme.document import page
 from tests.readme.runner import run
 
+pytestmark = pytest.mark.libraries
+
 TYPE = "application/x-sealed"
 SECRET = 123_454_321
 [BLOCK] = page("operate/security").written_in("text")
