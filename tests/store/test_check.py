@@ -92,8 +92,9 @@ def kinds(store):
     return {one.kind for one in check_store(store.entries)}
 
 
-def test_every_kind_has_a_sentence_and_is_tried():
+def test_every_kind_but_an_unreadable_record_has_a_repair_and_each_is_tried():
     assert set(map(kind_of, SPOIL)) == KINDS.keys()
+    assert {one for one, kind in KINDS.items() if not kind.repair} == {"unreadable_record"}
 
 
 @pytest.mark.parametrize("extras", [EXTRAS, Extras(tags=("t1",)), Extras(key="k")])

@@ -1,6 +1,5 @@
 """Pauses that no scanner saw: entries that fell due meanwhile are treated as parked ones."""
 
-from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -8,9 +7,10 @@ import pytest
 from celery_delayq.core.store import Listing, Outcome, State, selection
 from celery_delayq.core.store.changes import Move, Removal, changed
 from celery_delayq.core.store.keys import target_of_member
-from celery_delayq.core.store.record import Extras, header_for, labels_for, lane_for
+from celery_delayq.core.store.record import Extras, lane_for
 from celery_delayq.core.store.selection import Filter
-from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
+from tests.store.support import FAR_MS, NOW_MS
+from tests.store.test_pause import put
 
 pytestmark = pytest.mark.core
 
@@ -21,13 +21,6 @@ GRACE = Extras(grace_ms=500)
 SECOND = 1000
 
 each_way = pytest.mark.parametrize("relayed", [False, True], ids=["direct", "relayed"])
-
-
-def put(store, task_id, due_ms=NOW_MS, *, queue="mail", relayed=False, extras=None):
-    """Schedule an entry of a queue and of task `t`; it goes to that queue's list, or is relayed."""
-    where = header_for("R", ROUTE) if relayed else header_for("L", queue)
-    record = replace(new_record(task_id, where), labels=labels_for("t", queue))
-    store.put(task_id, record.with_extras(extras) if extras else record, due_ms)
 
 
 def put_many(store, count, **options):
