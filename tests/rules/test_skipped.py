@@ -8,7 +8,7 @@ import pytest
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.contrib.rules import writing
 from celery_delayq.errors import InvalidOption
-from tests.rules.support import DAILY, HOUR, every, now, runs, set_back, wake, write
+from tests.rules.support import DAILY, HOUR, every, now, runs, set_fields, wake, write
 
 MINUTE = timedelta(minutes=1)
 
@@ -134,16 +134,21 @@ def test_a_rule_has_at_most_a_hundred_skips(delayq, report):
         rule.skip()
 
 
-def test_skips_of_slots_that_are_over_are_forgotten(delayq, report, redis):
-    rule = every(delayq, "r", report.s(7), timedelta(seconds=1))
-    for _ in range(2):
-        rule.skip()
-    set_back(delayq, redis, "r", seconds=1)
-    found = store.find(delayq.services.entries, "r")
-    assert len(found.skips) <= 2
-    assert delayq.rule("r").skipped == tuple(
-        due for due in delayq.rule("r").skipped if due > now(delayq) - MINUTE
-    )
+@pytest.mark.parametrize("step", ["skip", "write"])
+def test_skips_of_slots_that_are_over_are_forgotten_but_for_the_latest(delayq, rule, redis, step):
+    first = rule.skip().due
+    over = [first - timedelta(days) for days in (3, 2, 1)]
+    skips = "".join(f"{int(slot.timestamp() * 1000)}: " for slot in over)
+    set_fields(redis, "r", skipped=lambda skipped: skips + skipped)
+    later = []
+    if step == "skip":
+        later.append(rule.skip().due)
+    else:
+        wake(redis)
+        write(delayq)
+    skipped = store.find(delayq.services.entries, "r").skips
+    assert [*skipped] == [over[-1], first, *later]
+    assert delayq.rule("r").skipped == (first, *later)
 
 
 # To undo it.
