@@ -195,6 +195,17 @@ def test_a_dry_run_shows_the_first_before_and_after(said, app):
 
 
 @pytest.mark.usefixtures("one", "code")
+def test_a_function_is_found_in_the_current_directory_as_the_app_is(
+    said, app, tmp_path, monkeypatch
+):
+    (tmp_path / "moves_here.py").write_text("def doubled(args, kwargs):\n    return (2,), kwargs\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    assert said("edit", "one", "--with", "moves_here:doubled") == ["task one edited"]
+    assert app.delayq.get("one").args == (2,)
+
+
+@pytest.mark.usefixtures("one", "code")
 def test_old_names_and_new_ones_are_pairs(said, app):
     assert said("edit", "one", "--to-task", "t=new", "--to-task", "u=new") == ["task one edited"]
     assert app.delayq.get("one").task == "new"

@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any, ClassVar
 
 import click
+from celery.utils.imports import import_from_cwd
 from kombu.utils.imports import symbol_by_name
 
 from ...core import clock
@@ -589,7 +590,8 @@ def code_options(names: Sequence[str], function: str | None, ctx: click.Context)
         found["task"] = {old: new for old, _, new in pairs}
     if function is not None:
         try:
-            found["change"] = symbol_by_name(function)
+            # From the current directory, too, as Celery finds the app of -A.
+            found["change"] = symbol_by_name(function, imp=import_from_cwd)
         except (ImportError, AttributeError, ValueError) as error:
             raise click.UsageError(plain(f"--with {function}: {error}"), ctx) from error
     return found
