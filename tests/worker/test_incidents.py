@@ -264,7 +264,7 @@ def test_8_one_process_does_not_capture(app, says):
         "show a",
         "task a is not scheduled in redis",
         "sent with an eta may be held by a worker: celery -A proj inspect scheduled",
-        "cancel --revoke drops it",
+        "cancel ID --revoke drops it",
     )
 
 

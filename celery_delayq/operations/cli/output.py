@@ -290,7 +290,7 @@ _LEFT = {
 _NOT_HERE = "task {} is not scheduled in {} (prefix {})"
 HINT = (
     "; a task that was sent with an eta may be held by a worker: celery -A proj inspect scheduled "
-    "lists it, celery -A proj delayq cancel --revoke drops it"
+    "lists it, celery -A proj delayq cancel ID --revoke drops it"
 )
 
 
