@@ -254,6 +254,16 @@ def test_a_limit_is_of_all_shards_together(delayq, many):
     assert len(list(delayq.select(tag=["odd", "even"], limit=20))) == 20
 
 
+def test_a_selection_goes_on_from_its_cursor(delayq, many):
+    chosen, seen = delayq.select(all=True), []
+    for task in chosen:
+        seen.append(task.id)
+        if len(seen) == 12:
+            break
+    rest = [one.id for one in delayq.select(all=True, cursor=chosen.cursor)]
+    assert sorted(seen + rest) == sorted(many)
+
+
 # One sentence.
 
 
