@@ -186,6 +186,16 @@ def test_the_latest_departure_is_reported_from_any_shard(delayq, redis, add, can
     assert (entries.cancelled_ms_ago(stray(key)) is None) == cancelled_first
 
 
+def test_a_dead_task_on_its_key_s_shard_is_found_by_its_id(delayq, redis, add):
+    key = EACH_KEY[1]
+    add.apply_async((1,), task_id=stray(key), delayq_at=LONG_AGO, delayq_key=key)
+    records = Keys("delayq", shard_of(key, SHARDS), SHARDS)["records"]
+    redis.hset(records, stray(key), b"? of another program")
+    delayq.hand_over()
+    assert delayq.counts().dead == 1
+    assert delayq.remove(stray(key)) is Outcome.DONE
+
+
 # An id waits once.
 
 
@@ -262,6 +272,17 @@ def test_a_selection_goes_on_from_its_cursor(delayq, many):
             break
     rest = [one.id for one in delayq.select(all=True, cursor=chosen.cursor)]
     assert sorted(seen + rest) == sorted(many)
+
+
+def test_pauses_hold_the_tasks_of_all_shards(delayq, many):
+    delayq.pause(task="add")
+    delayq.select(all=True).run_now()
+    delayq.select(all=True).reschedule(after=-1)
+    assert delayq.hand_over() == 0
+    assert {one.state for one in delayq.tasks()} == {State.PAUSED}
+    assert [one.task for one in delayq.pauses()] == ["add"]
+    assert delayq.resume(task="add")
+    assert delayq.hand_over() == 30
 
 
 # One sentence.
