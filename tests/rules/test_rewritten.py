@@ -136,8 +136,11 @@ def test_the_command_fits_one_or_all(delayq, report, run):
         return ended(run("rules", "edit", *words), status).output.splitlines()
 
     assert said("r", "--to-task", "digest") == ["rule r has the task digest"]
-    assert said("--all", "--to-task", "report=digest", "--yes") == ["rule s has the task digest"]
-    assert said("--all", "--to-task", "report=digest", "--yes") == []
+    assert said("--all", "--to-task", "report=digest", "--yes") == [
+        "rule s has the task digest",
+        "looked at 2 rules",
+    ]
+    assert said("--all", "--to-task", "report=digest", "--yes") == ["looked at 2 rules"]
     assert said("r", "--to-task", "digest", "--tz", "UTC", status=2)[-1].endswith(
         "--to-task and --with take no schedule."
     )
@@ -151,7 +154,8 @@ def test_a_rule_of_a_later_release_is_named_and_the_others_are_fitted(delayq, re
     result = ended(run("rules", "edit", "--all", "--to-task", "report=digest", "--yes"), 1)
     first, *rest = result.output.splitlines()
     assert first == "rule s has the task digest"
-    assert rest[0].startswith("rule r cannot be read: ")
+    assert rest[0] == "looked at 1 rule"
+    assert rest[1].startswith("rule r cannot be read: ")
 
 
 def test_the_command_says_which_rule_does_not_fit(delayq, report, run):

@@ -282,6 +282,7 @@ def _change_all(
         confirm(f"{action} {counted(len(names), 'rule')}?")
     if action == "edit":
         answers = [_edit(ctx, services, name, edit) for name in names]
+        ctx.obj.echo(f"looked at {counted(len(names), 'rule')}")  # most may need no change
         for name, why in unread.items():
             ctx.obj.error(plain(_UNREAD.format(name, why)))
         if unread or not all(answers):
