@@ -139,7 +139,18 @@ def test_nothing_is_kept_without_the_setting_and_of_other_changes(app, delayq):
 
 
 @pytest.mark.usefixtures("many")
-def test_the_history_and_the_signals_tell_of_it(app, delayq):
+def test_no_more_moves_are_kept_than_the_setting_says(app, delayq, limits):
+    limits(selection_chunk=2)
+    app.conf.delayq_undo = (86_400, 1)
+    count = delayq.select(tag="x").reschedule(by=HOUR)
+    kept = len([*delayq.undoable()])
+    assert 1 <= kept < len(IDS)
+    undone = delayq.undo_all(count.bulk)
+    assert (undone.done, undone.lost) == (kept, len(IDS) - kept)
+
+
+@pytest.mark.usefixtures("many")
+def test_the_history_and_the_signals_tell_of_an_undone_move(app, delayq):
     app.conf.delayq_history = 100
     count = delayq.select(tag="x").reschedule(by=HOUR)
     told = []
