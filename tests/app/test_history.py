@@ -26,6 +26,12 @@ def told(delayq, **options):
     return [(event.what, event.id) for event in delayq.history(**options)]
 
 
+def let_time_pass(redis):
+    """Let the next event be the newest: two lists have them in order by the millisecond."""
+    now = redis_ms(redis)
+    eventually(lambda: redis_ms(redis) > now + 1)
+
+
 def tagged(app, count):
     """The ids of so many new tasks with the tag ``x``."""
     items = [((), {}, FAR, f"a{number}") for number in range(count)]
@@ -170,11 +176,14 @@ def test_changes_that_take_turns_have_an_event_each(app, delayq, limits):
 
 
 @with_one_shard
-def test_what_a_receiver_does_in_between_is_no_part_of_the_change(app, delayq):
+def test_what_a_receiver_does_in_between_is_no_part_of_the_change(app, delayq, redis):
+    def aside(_):
+        let_time_pass(redis)
+        app.send_task("t", task_id="aside", delayq_at=FAR)
+
     tagged(app, 3)
-    delayq.select(tag="x").reschedule(
-        by=60, progress=lambda _: app.send_task("t", task_id="aside", delayq_at=FAR)
-    )
+    let_time_pass(redis)
+    delayq.select(tag="x").reschedule(by=60, progress=aside)
     assert told(delayq, limit=2) == [("scheduled", "aside"), ("rescheduled", "")]
 
 
@@ -332,18 +341,14 @@ def test_a_limit_that_is_none_is_an_error(delayq, limit):
 def mixed(app, delayq, redis):
     """Events of two tasks' names, two authors, keys, a pause and a change of many."""
 
-    def let_time_pass():  # tasks and pauses have a list each, and are in order by the millisecond
-        now = redis_ms(redis)
-        eventually(lambda: redis_ms(redis) > now + 1)
-
     app.send_task("shop.mail", task_id="order-1", delayq_at=FAR, delayq_key="cart:1")
     app.send_task("shop.sync", task_id="order-2", delayq_at=FAR)
     app.send_task("shop.mail", task_id="other", delayq_at=FAR, delayq_tags=["x"])
     with delayq.acting("Maria"):
         delayq.cancel("order-1")
-        let_time_pass()
+        let_time_pass(redis)
         delayq.pause(task="shop.mail")
-        let_time_pass()
+        let_time_pass(redis)
         delayq.select(tag="x").cancel()
     with delayq.acting("ann"):
         delayq.cancel("order-2")

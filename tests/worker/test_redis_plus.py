@@ -1,9 +1,11 @@
 """celery-redis-plus as broker: its queues are no lists, so due tasks go there by the relay."""
 
+import importlib
 import sys
 
 import kombu.transport
 import pytest
+from celery.signals import before_task_publish
 
 from celery_delayq import Outcome
 from celery_delayq.errors import InvalidSetting
@@ -34,15 +36,20 @@ def plus(request, make_project, server, monkeypatch):
     known = {**kombu.transport.TRANSPORT_ALIASES, **names}
     monkeypatch.setattr(kombu.transport, "TRANSPORT_ALIASES", known)
     monkeypatch.setattr(kombu.transport, "_transport_cache", {})
+    # Its import lets it see each message that Celery sends.
+    importlib.import_module("celery_redis_plus.transport")
+    theirs = importlib.import_module("celery_redis_plus.signals")._convert_eta_to_properties
+    before_task_publish.connect(theirs)
     store = server.url().replace("redis://", "valkey://")
     # By default it waits ten seconds for the messages of a queue that it was not asked for before.
     options = {"blocking_timeout": 1}
-    return make_project(
+    yield make_project(
         **WAYS[request.param](server),
         broker_transport_options=options,
         delayq_url=store,
         delayq_capture_eta=True,
     )
+    before_task_publish.disconnect(theirs)
 
 
 def test_a_task_of_celery_redis_plus_waits_in_the_store_and_runs_once_when_due(plus, start_worker):
