@@ -131,7 +131,6 @@ def used(module):
 
 
 def test_the_checkers_read_each_public_name():
-    owners = {name for row in stable.OWNERS.values() for name in row}
-    assert owners - VARIABLES.keys() == {"signature"}
+    assert stable.OWNERS.keys() - VARIABLES.keys() == {"signature"}
     missing = {*public()} - {*used(EVERYTHING)}
     assert not missing, f"use them in {EVERYTHING.name}: {', '.join(sorted(missing))}"
