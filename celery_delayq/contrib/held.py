@@ -6,7 +6,7 @@
         |           |    '--> Retry, replaced, requeued, not acknowledged -> held
         |           '-------> acknowledged: held while the worker says so; else for `ms`
         |--> revoked, expired --------------------------------------------> free
-        '--> refused: unknown task, body that cannot be read --------------> free
+        '--> refused: unknown task, unreadable body; held if leaf unknown keeps it -> free
 
 A run that goes on after ``self.retry(throw=False)`` frees its key, although the retry is still to
 come. If Celery raises at the end, as its result backend is away, the key is free after an

@@ -1,4 +1,4 @@
-"""Lets a running task deferred itself: it runs again, with the same id, at a later time.
+"""Lets a running task defer itself: it runs again, with the same id, at a later time.
 
     raise self.defer(after=5) --> caught around its code --> its next run is an entry --> Ignore
                                       |                        | the store does not take it

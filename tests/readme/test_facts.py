@@ -1,7 +1,7 @@
 """A fact stands on one page, and others link to it by its name; no section grows beyond its bound.
 
-A row of ``FACTS`` has a name, a pattern that finds the fact wherever it is told, and the page that
-may tell it. Before you add a row, put the sentence into another page, and see the test fail.
+Each row of ``FACTS`` names a fact, a pattern that finds it on any page, and the one page that may
+tell it. Before you add a row, put the sentence into another page, and see the test fail.
 """
 
 import re

@@ -154,8 +154,8 @@ KEYS: dict[str, str] = {
     "history_changes": "LIST  a line for each of the latest changes of many, and pauses",
     "history_parts": "LIST  the latest events of entries that a change of many changed",
     "scanners": "ZSET  scanner -> ms until which its last heartbeat counts",
-    "heartbeats": "HASH  scanner -> time of its last heartbeat, ms: newest format that it reads: "
-    "when it joined the shard, ms",
+    "heartbeats": "HASH  scanner -> when its last heartbeat came, ms; the newest format that it "
+    "reads; when it joined the shard, ms; with colons between",
     "wake": "CHANNEL  all scanners listen; each also listens to a wake:NAME of its own",
     "meta": "HASH  seq -> last insertion number; timer -> which scanner is up next, and when; "
     "settings common to all processes; format -> the newest that records and rules may have; "
