@@ -359,8 +359,10 @@ def test_13_on_rabbitmq_a_task_was_delivered_to_a_queue_without_a_consumer(
 
 
 def test_13_a_probe_is_cheap_beside_many_keys_and_finds_the_lists_that_it_knows(
-    app, redis, alive, says, monkeypatch
+    start_redis, delayq_app, alive, says, monkeypatch
 ):
+    own = start_redis()  # threads of earlier tests may still ask the suite's Redis
+    app, redis = delayq_app(own.url(), delayq_safety_interval=300.0), own.client()
     redis.mset({f"foreign-{number}": "" for number in range(20_000)})
     app.send_task("t", delayq_at=LONG_AGO)
     alive(app)
