@@ -316,21 +316,35 @@ def test_a_lane_is_resumed_once_it_is_in_every_shard(entries):
     assert [(one.resumed, one.rate) for one in entries.pauses()] == [(True, SHARDS)]
 
 
-def test_a_history_is_of_all_shards_the_newest_first_and_a_bulk_has_one_line(redis_server, raw):
+@pytest.fixture
+def clocked(redis_server, redis_url):
+    """The same entries, whose clock a test sets by the key `CLOCK`."""
     connection = Connection(endpoint(redis_server))
     settings = replace(SETTINGS, shards=SHARDS, history=10)
     scripts = [ClockedScripts(connection, keys, settings) for keys in keys_of(SHARDS)]
-    entries = Entries(scripts, MEMBERSHIP)
+    yield Entries(scripts, MEMBERSHIP)
+    connection.close()
+
+
+def test_a_pause_is_as_old_as_in_the_shard_that_has_had_it_longest(clocked, raw):
+    for later, shard in zip((2, 1, 3, 5, 4), clocked.shards, strict=True):
+        raw.set(CLOCK, (NOW_MS + 1000 * later) * 1000)
+        shard.calls.call("pause", lane=EVERYTHING, called="", late=0)
+
+    (pause,) = clocked.pauses()
+    assert pause.since.timestamp() == NOW_MS / 1000 + 1
+
+
+def test_a_history_is_of_all_shards_the_newest_first_and_a_bulk_has_one_line(clocked, raw):
     for step, one in enumerate(IDS):
         raw.set(CLOCK, (NOW_MS + step) * 1000)
-        entries.schedule([new(one)])
+        clocked.schedule([new(one)])
         with part_of("bulk"):
-            entries.change(one, Removal())
-    (line,) = entries.history(changes=99)
+            clocked.change(one, Removal())
+    (line,) = clocked.history(changes=99)
     assert (line.bulk, line.count, line.when_ms) == ("bulk", len(IDS), NOW_MS + len(IDS) - 1)
-    for some in (entries.history(events=99), entries.history(parts=99)):
+    for some in (clocked.history(events=99), clocked.history(parts=99)):
         assert [one.task_id for one in some] == IDS[:-11:-1]
-    connection.close()
 
 
 def test_with_nothing_anywhere_there_is_no_next_due_time(entries):
