@@ -126,7 +126,7 @@ def test_a_late_ack_takes_nothing_away(house, scan, three):
     assert house.delayq.reschedule("0", after=3600) is Outcome.UNCERTAIN
     assert house.delayq.cancel("1") is Outcome.UNCERTAIN
     first.thaw()
-    first.wait_log("a lease ran out before its tasks were acknowledged")
+    first.wait_log("the broker has confirmed 2 tasks without a lease: it ran out")
     assert house.delayq.get("0"), "the late ack is not for this version"
     # The third one was unchanged, so its late ack is valid.
     assert house.counts() == (1, 0, 0)

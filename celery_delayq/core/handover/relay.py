@@ -30,7 +30,7 @@ from ..errors import BrokerDown
 from ..hooks import Hooks
 from ..message.outgoing import Relayed
 from ..store.delivery import LONGEST_WAIT, MAX_REFUSALS, LeasedEntry, ScannerSteps, Seen
-from ..text import logger_of
+from ..text import counted, logger_of
 from .publishers import (
     CONNECT_TIMEOUT,
     DEAD,
@@ -108,8 +108,12 @@ class Relay:
 
     def _resolve(self, verdicts: dict[str, list[tuple[LeasedEntry, Verdict]]]) -> None:
         sent = [entry for entry, _ in verdicts[SENT]]
-        if self.steps.ack(sent) < len(sent):
-            logger.warning("a lease ran out before its tasks were acknowledged; some may run twice")
+        if left := len(sent) - self.steps.ack(sent):
+            logger.warning(
+                "the broker has confirmed %s without a lease: it ran out, and they may run twice; "
+                "or a worker has already deferred them",
+                counted(left),
+            )
         self._tell(sent, verdicts[UNKNOWN])
         for word in (UNKNOWN, UNSENT):
             self.steps.nack(word, [entry for entry, _ in verdicts[word]])
