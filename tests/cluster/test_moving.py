@@ -12,7 +12,7 @@ from redis.exceptions import ClusterDownError, MovedError
 from celery_delayq.contrib.cluster import SlotOwner, SlotQuery, Told
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import StoreUnavailable
-from tests.cluster.conftest import calm, let_a_replica_take_over, listed, put, questions
+from tests.cluster.conftest import calm, let_a_replica_take_over, listed, put
 from tests.support.clusters import STORE, ClusterServers
 from tests.support.missing import missing
 from tests.support.ports import free_port
@@ -25,18 +25,6 @@ A_MOMENT = 0.5  # seconds: longer than several pauses between requests
 
 
 # MOVED.
-
-
-def test_a_call_follows_a_slot_that_has_moved(cluster, house):
-    put(house, "before")
-    new = cluster.move()
-    asked = questions(cluster)
-
-    put(house, "after")
-
-    assert questions(cluster) == asked  # the refusal named the owner
-    assert listed(house) == {"before", "after"}
-    assert new.client().dbsize() > 0
 
 
 def test_a_call_follows_a_node_that_names_no_host(cluster, house):

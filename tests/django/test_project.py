@@ -15,7 +15,7 @@ USE_TZ = os.environ.get("USE_TZ") == "yes"
 TIME_ZONE = "Asia/Tokyo"
 USE_I18N = True
 CELERY_DELAYQ_HISTORY = 10
-for name in ("TIMEZONE", "DELAYQ_PREFIX", "DELAYQ_LEASE", "DELAYQ_URLS"):
+for name in ("TIMEZONE", "DELAYQ_PREFIX"):
     name = f"CELERY_{name}"
     if name in os.environ:
         globals()[name] = os.environ[name]
@@ -64,30 +64,6 @@ def test_celery_s_own_time_zone_goes_before_django_s(project):
     ]
 
 
-@pytest.mark.parametrize(
-    ("env", "says"),
-    [
-        (
-            {"CELERY_DELAYQ_LEASE": "long"},
-            "CELERY_DELAYQ_LEASE is 'long'; expected a number of seconds from 1 to 3600",
-        ),
-        (
-            {"CELERY_DELAYQ_URLS": "redis://"},
-            "there is no setting CELERY_DELAYQ_URLS; did you mean CELERY_DELAYQ_URL?",
-        ),
-    ],
-    ids=["wrong", "unknown"],
-)
-def test_a_setting_that_is_none_is_named_as_it_stands_in_the_settings(project, env, says):
-    found = project.run(
-        "from tests.django.conftest import error_of\n"
-        "print(json.dumps(error_of(remind.delay_for_on_commit, 60, 1)))",
-        **env,
-    )
-
-    assert found[1] == says
-
-
 LAZY = """
 from django.utils.functional import SimpleLazyObject
 from django.utils.translation import gettext_lazy
@@ -123,30 +99,6 @@ def test_lazy_values_of_django_s_are_taken_where_celery_takes_them_and_as_ids(pr
 
 
 # A server that loads the project before it forks: each child reads over a connection.
-FORKS = """
-import os
-
-ids = [remind.delay_for(60, number).id for number in range(200)]
-assert delayq.services.entries  # its connection is open
-
-
-def right():
-    return all(delayq.get(one).args == (number,) for number, one in enumerate(ids))
-
-
-children = []
-for _ in range(3):
-    child = os.fork()
-    if not child:
-        os._exit(0 if right() and remind.delay_for(60, 1).cancel() else 1)
-    children.append(child)
-mine = right()
-print(json.dumps([mine, *(os.waitpid(child, 0)[1] for child in children)]))
-"""
-
-
-def test_processes_forked_after_a_call_have_connections_of_their_own(project):
-    assert project.run(FORKS) == [True, 0, 0, 0]
 
 
 MORE_TASKS = """

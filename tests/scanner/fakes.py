@@ -89,10 +89,6 @@ class World:
             return wait(event, seconds)
         return event.is_set()
 
-    def end_pause(self) -> None:
-        """Let a thread of the scanner's go on."""
-        self._others.release()
-
     def say(self, word: str) -> None:
         self.log.append(word)
 

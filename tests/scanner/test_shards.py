@@ -6,7 +6,6 @@ import uuid
 
 import pytest
 
-from celery_delayq import DelayQ
 from celery_delayq.core.handover.contact import Away
 from celery_delayq.core.handover.scanner import Scanner
 from celery_delayq.core.hooks import Hooks
@@ -154,18 +153,6 @@ def test_a_task_of_any_shard_leaves_on_time(house, count):
         arrived, at = made.next_arrival()
         assert arrived == task_id
         assert at >= due
-
-
-def test_a_relayed_task_of_any_shard_is_handed_over(make_app, redis_server, redis_url):
-    app = make_app(redis_server.url(3), delayq_url=redis_url, delayq_shards=SHARDS)
-    delayq = DelayQ(app)
-    ids = in_each_shard(5)
-    for task_id in ids:
-        app.send_task("t", task_id=task_id, delayq_after=0)
-    assert delayq.counts().scheduled == len(ids)
-    assert delayq.hand_over() == len(ids)
-    assert delayq.counts().scheduled == 0
-    delayq.close()
 
 
 @pytest.fixture

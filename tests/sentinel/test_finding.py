@@ -5,7 +5,6 @@ import time
 import pytest
 
 from celery_delayq.errors import StoreUnavailable
-from tests.sentinel.faults import await_election
 from tests.sentinel.work import FAR, arrived
 from tests.support.waiting import PATIENCE
 
@@ -29,25 +28,6 @@ def test_the_same_group_as_broker_and_store_is_direct(group, make_delayq):
 
     assert delayq.services.store_is_broker
     through(delayq)
-    assert arrived(group.master) == ["through"]
-
-
-def test_the_same_group_by_both_urls_in_another_order_is_direct(group, make_delayq):
-    delayq = make_delayq(
-        group,
-        delayq_url=group.url(sentinels=(2, 0, 1)),
-        delayq_transport_options=group.options,
-    )
-
-    assert delayq.services.store_is_broker
-    through(delayq)
-
-
-def test_a_relay_from_another_database_of_the_group_arrives(group, make_delayq):
-    delayq = make_delayq(group, delayq_url=group.url(db=1), delayq_transport_options=group.options)
-
-    through(delayq)
-
     assert arrived(group.master) == ["through"]
 
 
@@ -126,14 +106,3 @@ def test_a_master_whose_authority_is_unknown_is_refused_at_once(tls):
         delayq.note.apply_async(delayq_at=FAR)
 
     assert time.monotonic() - began < PATIENCE
-
-
-def test_a_master_that_speaks_tls_is_found_anew(tls):
-    group, delayq = tls()
-    delayq.note.apply_async(task_id="before", delayq_at=FAR)
-    group.catch_up()
-
-    await_election(group, group.kill_master())
-
-    delayq.note.apply_async(task_id="after", delayq_at=FAR)
-    assert {task.id for task in delayq.tasks()} == {"before", "after"}

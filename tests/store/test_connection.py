@@ -10,10 +10,9 @@ from celery_delayq.core.servers import endpoint as endpoints
 from celery_delayq.core.servers.connection import Connection, packed
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.core.servers.pool import MOST
-from celery_delayq.core.store import Listing
 from celery_delayq.errors import StoreUnavailable
 from tests.store.answering import OK
-from tests.store.support import FAR_MS, endpoint
+from tests.store.support import endpoint
 from tests.support.children import in_child
 from tests.support.waiting import PATIENCE, eventually
 
@@ -253,15 +252,6 @@ def test_a_child_forked_while_every_connection_is_in_use_makes_its_own(few, wait
     finally:
         client.pool.give(held)
         thread.join(30)
-
-
-def test_scheduling_works_in_a_forked_child(store):
-    store.schedule("parent", FAR_MS)
-    assert in_child(lambda: b"%d" % store.schedule("child", FAR_MS)) == b"%d" % FAR_MS
-    assert [entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS + 1))] == [
-        "parent",
-        "child",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,7 +47,3 @@ class WorkerProcess(PythonProcess):
     def wait_ready(self, timeout: float = 30) -> "WorkerProcess":
         self.wait_log(READY, timeout)
         return self
-
-    def quit(self, timeout: float = 30) -> int:
-        """Quit it at once, as an impatient user would: SIGQUIT."""
-        return self.stop(signal.SIGQUIT, timeout)
