@@ -5,9 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from celery_delayq import Outcome
 from celery_delayq.contrib.care.doctor import examine
-from celery_delayq.core.servers.connection import packed
 from celery_delayq.core.servers.endpoint import NAME
 from celery_delayq.core.store.keys import shard_of
 from celery_delayq.errors import StoreUnavailable
@@ -24,6 +22,7 @@ from tests.support.clusters import STORE, ClusterServers
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
+
 
 SHARDS = 6
 
@@ -83,32 +82,6 @@ def test_each_shard_is_at_its_own_node(cluster, make_house, shards):
     assert listed(house) == {"due", *ids()}
     assert house.delayq.counts().scheduled == 1 + SHARDS
     assert list(house.delayq.check()) == []
-
-
-@pytest.mark.parametrize("shards", [1, SHARDS])
-def test_a_task_is_found_moved_and_cancelled_in_its_shard(cluster, make_house, shards):
-    house = make_house(cluster.url(), delayq_shards=shards)
-    for task_id in ids():
-        house.task.apply_async(
-            task_id=task_id, delayq_at=FAR, delayq_key=f"k{task_id}", delayq_tags=["t"]
-        )
-    delayq = house.delayq
-
-    assert {task.id for task in delayq.select(tag="t")} == set(ids())
-    assert [delayq.reschedule(one, FAR + 1) for one in ids()] == [Outcome.DONE] * SHARDS
-    assert {delayq.get(key=f"k{one}").due.timestamp() for one in ids()} == {FAR + 1}
-    one, *rest = ids()
-    assert delayq.cancel(key=f"k{one}") is Outcome.DONE
-    assert [delayq.cancel(one) for one in rest] == [Outcome.DONE] * len(rest)
-    assert listed(house) == set()
-
-
-def test_a_preflight_looks_at_each_shard(house):
-    put_each(house)
-    assert house.delayq.preflight().tasks == SHARDS
-    house.delayq.app.tasks.pop(house.task.name)
-    [row] = house.delayq.preflight().misfits
-    assert (row.reason, row.count) == ("unregistered", SHARDS)
 
 
 @pytest.mark.parametrize("shards", [1, SHARDS])
@@ -203,17 +176,6 @@ def test_health_reads_the_memory_of_each_node(house, cluster):
         full.config_set("maxmemory", 0)
 
     assert len(told) == 1
-
-
-def test_check_reads_all_shards(house):
-    put_each(house)
-    house.delayq.services.scripts[-1].connection.execute(
-        "damage", packed(["HDEL", house.delayq.services.scripts[-1].keys["records"], ids()[-1]])
-    )
-
-    assert ("place_without_record", ids()[-1]) in [
-        (one.kind, one.id) for one in house.delayq.check()
-    ]
 
 
 # A slot that moves, and the others.
@@ -328,3 +290,28 @@ def _has_replica(node) -> bool:
     with node.client() as client:
         client.set("{delayq:0}-last", "")  # WAIT is about the changes of its connection
         return client.wait(1, 1000 * PATIENCE) == 1
+
+
+# A reconcile over six shards of a Cluster: each key is looked up, and changed, at its own node.
+
+
+def test_rows_of_all_shards_agree_with_their_tasks(cluster, make_house):
+    house = make_house(cluster.url(), delayq_shards=6, delayq_undo=(60, 1000))
+
+    @house.app.task(name="remind")
+    def remind(order):
+        """Do nothing."""
+
+    def reconcile(numbers, due=FAR):
+        rows = [(f"order:{number}", due, (number,)) for number in numbers]
+        options = {"tag": "order", "remove": True, "dry_run": False, "most": 1000}
+        report = house.delayq.reconcile(remind, rows, **options)
+        return dict(report.counts), report.bulk
+
+    assert reconcile(range(300))[0] == {"scheduled": 300}
+    counts, bulk = reconcile(range(100, 400), FAR + 60)
+    assert counts == {"changed": 200, "cancelled": 100, "scheduled": 100}
+    assert reconcile(range(400), FAR + 60)[0] == {"unchanged": 300, "was_cancelled": 100}
+    assert house.delayq.undo_all(bulk).done == 300
+    assert reconcile(range(400))[0] == {"unchanged": 300, "changed": 100}
+    assert len({*house.delayq.select(tag="order")}) == 400

@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_delayq.core.hooks import Hooks
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
 from tests.rules.support import DAILY, HOUR, every, set_back, set_fields, write
 
@@ -27,6 +28,14 @@ def report(app):
 @pytest.fixture
 def rule(delayq, report):
     return every(delayq, "r", report.s(7), DAILY)
+
+
+@pytest.fixture
+def omitted(delayq):
+    """The slots that a writer told of as left out."""
+    heard = []
+    delayq.services.hooks.add(Hooks(slots_omitted=lambda *facts: heard.append(facts)))
+    return heard
 
 
 @pytest.fixture

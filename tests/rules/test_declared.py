@@ -1,5 +1,6 @@
 """Rules that code declares: a worker says them at each start, and they go with the code."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -14,7 +15,13 @@ from celery_delayq.core.servers.risks import NOTE, OK, WARNING
 from celery_delayq.errors import InvalidOption
 from celery_delayq.operations.health import lines as health_lines
 from tests.rules.support import later
-from tests.support.shards import each
+from tests.support.redis_server import RedisServer
+from tests.support.shards import SHARDS, each
+from tests.support.waiting import PATIENCE, eventually
+from tests.worker.conftest import make_project, patient, server
+
+__all__ = ["make_project", "patient", "server"]
+
 
 HOUR = timedelta(hours=1)
 NOON, ONE = "0 12 * * *", "0 13 * * *"
@@ -386,3 +393,60 @@ def test_while_no_worker_says_which_tasks_it_knows_nothing_is_said_of_them(proce
     later(redis, minutes=3)
     scan.name()
     assert [line.level for line in rules_told(web)] == [OK]
+
+
+# Real workers declare what their code says before they are ready.
+
+
+RULES = "DELAYQ_TEST_RULES"  # see tests/rules/declares.py
+LOOK = PATIENCE + 30  # seconds until a worker's next look
+
+
+@pytest.fixture
+def project(make_project):
+    with RedisServer() as alone:
+        yield make_project(alone, delayq_prefix="delayq", delayq_shards=SHARDS)
+
+
+@pytest.fixture
+def start(project, start_worker):
+    def start(*options, **said):
+        env = {**project.env, RULES: json.dumps(said)}
+        return start_worker("tests.rules.declares", *options, "-c", "1", env=env)
+
+    return start
+
+
+def found(project):
+    return {rule.name: rule.is_declared for rule in project.delayq.rules()}
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_what_a_worker_says_before_it_is_ready_is_declared_and_what_a_task_says_is_not(
+    project, start, monkeypatch, pool
+):
+    said = {name: {name: NOON} for name in ("import", "worker_init", "worker_ready", "task")}
+    start("-P", pool, **said)
+    eventually(lambda: all(found(project).get(name) for name in [*said][:3]))
+    project.app.send_task("say")
+    eventually(lambda: "task" in found(project))
+    assert found(project) == dict.fromkeys(said, True) | {"task": False}
+
+
+def test_only_the_main_process_of_a_worker_names_its_rules(project, start):
+    start("-P", "prefork", **{"import": {"a": NOON}, "worker_process_init": {"b": NOON}})
+    eventually(lambda: found(project) == {"a": True, "b": False})
+    [shard, *_] = project.delayq.services.scripts
+    fields = project.client.hkeys(shard.keys["rules_named"])
+    assert len([field for field in fields if field.startswith(b"@")]) == 1
+
+
+def test_a_worker_that_takes_the_place_of_one_that_stopped_sets_its_own_plan_at_once(
+    project, start
+):
+    old = start("-P", "threads", **{"import": {"a": NOON}})
+    eventually(lambda: found(project) == {"a": True})
+    assert old.stop() == 0
+    start("-P", "threads", **{"import": {"a": ONE}})
+    eventually(lambda: found(project) == {"a": True})
+    assert project.delayq.rule("a").schedule == ONE

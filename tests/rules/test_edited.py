@@ -95,15 +95,6 @@ def test_a_paused_rule_stays_paused(delayq, rule):
     assert [due.hour for due in runs(delayq)] == [6]
 
 
-def test_a_run_that_a_person_moved_stays(delayq, rule):
-    [task] = delayq.tasks()
-    delayq.reschedule(task.id, by=60)
-    rule.edit("0 6 1 1 *")
-    write(delayq)
-    assert task.due + timedelta(seconds=60) in runs(delayq)
-    assert len(runs(delayq)) == 2
-
-
 def test_a_rule_that_was_removed_is_set_anew_as_code_says(delayq, report, edited):
     edited.remove()
     assert every(delayq, "r", report.s(7), DAILY).edited is None

@@ -38,16 +38,6 @@ def test_the_clock_moves_for_the_store_the_app_and_this_package(shop, each_store
         assert timedelta(hours=2) <= later - earlier < timedelta(hours=2, minutes=1)
 
 
-def test_a_task_runs_on_time_and_not_before_on_each_store(shop, each_store):
-    shop.remind.delay_for(1800, 7)
-    each_store.advance(minutes=25)
-    assert each_store.run_due() == []
-
-    each_store.advance(minutes=5)
-
-    assert [result.get() for result in each_store.run_due()] == ["reminded 7"]
-
-
 def test_a_relative_due_time_counts_from_the_moved_clock(shop, delayq):
     shop.app.conf.delayq_capture_eta = True
     delayq.advance(days=1)

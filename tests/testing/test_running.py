@@ -1,14 +1,26 @@
-"""``run_due``: due tasks run in the test's own process, as in a worker."""
+"""Due tasks run in the test's own process as in a worker, or in a real one in a thread."""
+
+import logging
+import os
+import sys
+import warnings
 
 import pytest
-from celery import chord
+import time_machine
+from celery import _state, chord
 from celery.exceptions import NotRegistered, Reject, TaskRevokedError
+from celery.worker import state as worker_state
 from celery.worker.request import Request
+from freezegun import freeze_time
 
 from celery_delayq import AlreadyScheduled
-from celery_delayq.errors import EndlessTasks, KeyHeld
+from celery_delayq.errors import CannotIsolate, EndlessTasks, KeyHeld
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
+
+
+# ``run_due``: due tasks run in the test's own process, as in a worker.
 
 
 def states_of(ran):
@@ -102,12 +114,14 @@ def test_a_key_is_held_while_its_task_is_to_be_retried_or_puts_itself_off(shop, 
     shop.closed.add("box")
     shop.delayq.schedule(shop.locked.s("box"), **HELD)
     delayq.advance(minutes=1)
-    assert states_of(delayq.run_due()) == ["IGNORED"]
+    [put_off] = delayq.run_due()
+    assert (put_off.state, put_off.get()) == ("IGNORED", None)
     with pytest.raises(AlreadyScheduled):
         shop.delayq.schedule(shop.remind.s(8), **HELD)
     shop.closed.clear()
-    delayq.advance(minutes=1)
-    assert states_of(delayq.run_due()) == ["SUCCESS"]
+    delayq.advance(seconds=5)
+    [ran] = delayq.run_due()
+    assert (ran.id, ran.get()) == (put_off.id, "opened box")
     assert shop.delayq.schedule(shop.remind.s(8), **HELD)
 
 
@@ -164,19 +178,6 @@ def test_a_retry_waits_again(shop, delayq, captured):
     assert (ran.id, ran.get()) == (task_id, 2)
 
 
-def test_a_task_that_puts_itself_off_waits_again(shop, delayq):
-    shop.closed.add(1)
-    shop.locked.delay(1)
-
-    [put_off] = delayq.run_due()
-    assert (put_off.state, put_off.get()) == ("IGNORED", None)
-    shop.closed.clear()
-    delayq.advance(seconds=5)
-
-    [ran] = delayq.run_due()
-    assert (ran.id, ran.get()) == (put_off.id, "opened 1")
-
-
 def test_links_and_canvases_run_as_far_as_they_go(shop, delayq):
     shop.remind.s(1).set(link=shop.remind.si(2)).delay_for(10)
     delayq.schedule(shop.remind.si(3) | shop.remind.si(4), after=20)
@@ -202,7 +203,7 @@ def test_tasks_that_are_sent_meanwhile_run_too_up_to_the_limit(shop, delayq):
 
 
 @pytest.mark.parametrize("after", [300, 601])
-def test_a_task_expires_by_the_test_s_clock(shop, delayq, after):
+def test_a_task_expires_by_the_test_s_clock_and_its_id_may_be_used_again(shop, delayq, after):
     shop.remind.apply_async((7,), expires=600, task_id="a")
     delayq.advance(seconds=after)
 
@@ -212,16 +213,8 @@ def test_a_task_expires_by_the_test_s_clock(shop, delayq, after):
     if after > 600:
         with pytest.raises(TaskRevokedError):
             result.get()
-
-
-def test_the_id_of_an_expired_task_may_be_used_again(shop, delayq):
-    shop.remind.apply_async((7,), expires=60, task_id="a")
-    delayq.advance(seconds=61)
-    delayq.run_due()
-
-    shop.remind.apply_async((7,), task_id="a")
-
-    assert states_of(delayq.run_due()) == ["SUCCESS"]
+        shop.remind.apply_async((7,), task_id="a")
+        assert states_of(delayq.run_due()) == ["SUCCESS"]
 
 
 def test_a_task_that_the_app_does_not_have_fails(shop, delayq):
@@ -292,3 +285,123 @@ def test_scheduled_tasks_are_listed_in_due_order(shop, delayq, chosen, found):
     delayq.schedule(shop.remind.s(3).set(queue="mail"), after=70)
 
     assert [task.args[0] for task in delayq.scheduled(**chosen)] == found
+
+
+# ``worker``: a real worker with its scanner, in a thread of the test's process.
+
+
+SOON = 30  # seconds that a test waits on a busy machine
+
+
+@pytest.fixture
+def asleep(shop):
+    """Only a notification wakes the scanner: by itself it scans every five minutes."""
+    shop.app.conf.delayq_safety_interval = 300
+
+
+def wait_until_it_sleeps(delayq):
+    """Wait for its first scan, after which it counts as alive and which finds nothing."""
+    eventually(lambda: delayq.counts().scanners == 1, timeout=SOON)
+
+
+def test_advance_wakes_its_scanner(shop, asleep, delayq):
+    with delayq.worker():
+        wait_until_it_sleeps(delayq)
+        result = shop.remind.delay_for(1800, 7)
+        delayq.advance(minutes=30)
+        assert result.get(timeout=SOON) == "reminded 7"
+
+
+def test_a_worker_s_scanner_counts_as_alive_however_much_time_passes(asleep, delayq):
+    with delayq.worker():
+        wait_until_it_sleeps(delayq)
+        delayq.advance(days=1)
+        assert delayq.counts().scanners == 1
+    assert delayq.counts().scanners == 0
+
+
+def test_a_worker_runs_what_was_sent_before_and_what_a_task_sends(shop, delayq):
+    plain = shop.remind.delay(1)
+    last = delayq.schedule(shop.remind.si(2) | shop.remind.si(3), after=60)
+    with delayq.worker():
+        assert plain.get(timeout=SOON) == "reminded 1"
+        delayq.advance(minutes=1)
+        assert last.get(timeout=SOON) == "reminded 3"
+
+
+def test_a_worker_takes_the_options_that_celery_s_own_takes(shop, delayq):
+    with delayq.worker(queues=["mail"], pool="threads", concurrency=2) as worker:
+        result = shop.remind.s(1).set(queue="mail").delay_for(60)
+        delayq.advance(minutes=1)
+        assert result.get(timeout=SOON) == "reminded 1"
+        assert worker.concurrency == 2
+
+    shop.remind.delay(2)  # to a queue that this worker did not consume
+    assert [ran.value for ran in delayq.run_due()] == ["reminded 2"]
+
+
+def test_a_worker_follows_another_and_run_due_goes_on_from_there(shop, delayq):
+    for user in (1, 2):
+        with delayq.worker():
+            assert shop.remind.delay(user).get(timeout=SOON) == f"reminded {user}"
+    shop.remind.delay(3)
+    assert [ran.value for ran in delayq.run_due()] == ["reminded 3"]
+
+
+def test_meanwhile_nothing_else_runs_tasks(delayq):
+    with delayq.worker():
+        with pytest.raises(CannotIsolate, match=r"inside worker\(\)"):
+            delayq.run_due()
+        with pytest.raises(CannotIsolate, match="one at a time"), delayq.worker():
+            pass
+
+
+def test_time_machine_moves_the_clock_as_soon_as_the_scanner_is_told(shop, asleep, delayq):
+    with delayq.worker():
+        wait_until_it_sleeps(delayq)
+        result = shop.remind.delay_until("2100-01-01T09:00:00Z", 7)
+        with time_machine.travel("2100-01-01T09:00:00Z"):
+            delayq.advance()
+            assert result.get(timeout=SOON) == "reminded 7"
+
+
+def test_a_worker_starts_runs_and_ends_where_freezegun_stops_the_time(shop, asleep, delayq):
+    with freeze_time("2030-01-01T09:00:00Z") as frozen, delayq.worker():
+        wait_until_it_sleeps(delayq)
+        result = shop.remind.delay_for(1800, 7)
+        frozen.tick(1800)
+        delayq.advance()
+        assert result.get(timeout=SOON) == "reminded 7"
+
+
+def process():
+    """Changes that such a worker might leave behind in this process."""
+    root = logging.getLogger()
+    return {
+        "current": _state._tls.current_app,
+        "default": _state.default_app,
+        "joins": _state.task_join_will_block(),
+        "revoked": set(worker_state.revoked),
+        "logging": (root.handlers[:], root.level),
+        "streams": (sys.stdout, sys.stderr),
+        "warnings": (warnings.showwarning, warnings.filters[:]),
+        "variables": dict(os.environ),
+    }
+
+
+def test_a_worker_leaves_no_trace(make_app, shop, delayq, monkeypatch):
+    make_app()  # which is the current one now
+    logging.captureWarnings(False)
+    for name in [name for name in os.environ if name.startswith(("CELERY_LOG_", "_MP_FORK_"))]:
+        monkeypatch.delenv(name)
+    before = process()
+    with delayq.worker():
+        shop.app.control.revoke("a")
+        eventually(lambda: "a" in worker_state.revoked, timeout=SOON)
+        assert shop.remind.delay(1).get(timeout=SOON) == "reminded 1"
+    after = process()
+
+    # Celery lets its own deprecations be shown; pytest puts the filters back after each test.
+    shown, earlier = after.pop("warnings"), before.pop("warnings")
+    assert shown[0] is earlier[0]
+    assert after == before

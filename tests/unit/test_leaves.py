@@ -1,18 +1,166 @@
-"""The core knows leaves by their names, and imports each only when it is used."""
+"""The package's modules: what each may import, what its docstrings name, and its leaves."""
 
+import ast
 import inspect
+import re
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import create_autospec
 
 import pytest
 from celery import Celery
 
+import celery_delayq
 from celery_delayq import DelayQ
+from celery_delayq.contrib.consumer import look_first
 from celery_delayq.core import leaves
 from celery_delayq.errors import NoLeaf
 from tests.types import face
+
+# Which modules of other libraries a package may import; import-linter cannot check this.
+
+
+PACKAGE = Path(celery_delayq.__file__).parent
+INSIDES = re.compile(
+    r"^(?:from|import) kombu\.(?:transport|messaging|serialization|compression|json)"
+)
+
+
+def test_kombu_s_insides_are_known_where_messages_are_made_and_sent():
+    packages = {
+        "/".join(path.relative_to(PACKAGE).parts[:2])
+        for path in PACKAGE.glob("**/*.py")
+        if path.parent.name != "testing"  # empties a test's in-memory broker
+        for line in path.read_text("utf-8").splitlines()
+        if INSIDES.match(line)
+    }
+
+    assert packages == {
+        "contrib/canvas",
+        "core/handover",
+        "core/message",
+        "operations/edits.py",
+        "operations/patches.py",
+    }
+
+
+def test_each_package_opens_with_its_picture():
+    packages = [*PACKAGE.glob("core/*/__init__.py"), PACKAGE / "operations" / "__init__.py"]
+    assert len(packages) >= 8
+    assert [one.parent.name for one in packages if "\n    " not in one.read_text("utf-8")] == []
+
+
+# Each argument and attribute that a docstring of the package names exists.
+
+
+TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+CLASSES = {
+    node.name: node
+    for tree in TREES.values()
+    for node in ast.walk(tree)
+    if isinstance(node, ast.ClassDef)
+}
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+IN_A_SENTENCE = re.compile(r"(?<![\w*`])\*(\w+)\*(?![\w*`])")
+SECTION = re.compile(r"^(?:Args|Attributes):\n((?: {4}.*\n|\n)+)", re.MULTILINE)
+IN_A_SECTION = re.compile(r"^ {4}\*{0,2}(\w+(?:, \w+)*):", re.MULTILINE)
+
+
+def named(docstring):
+    """The arguments and attributes that a docstring names."""
+    yield from IN_A_SENTENCE.findall(docstring)
+    for section in SECTION.findall(f"{docstring}\n"):
+        for names in IN_A_SECTION.findall(section):
+            yield from names.split(", ")
+
+
+def own_names(node):
+    """The parameters of a function, the attributes of a class, or the names of a module."""
+    if isinstance(node, FUNCTIONS):
+        given = node.args
+        bundles = [one for one in (given.vararg, given.kwarg) if one is not None]
+        yield from (one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+        yield from (one.arg for one in bundles)
+        yield from (name for one in bundles for name in unpacked(one.annotation))
+        return
+    for child in node.body:
+        yield from bound(child)
+        if isinstance(node, ast.ClassDef) and isinstance(child, FUNCTIONS):
+            yield from own_names(child) if child.name in ("__init__", "__new__") else ()
+            yield from set_in(child)
+
+
+def bound(statement):
+    """The names that a statement binds where it stands."""
+    if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+        yield statement.name
+    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+    yield from (one.id for one in targets if isinstance(one, ast.Name))
+
+
+def set_in(method):
+    """The attributes of ``self`` that a method sets."""
+    for one in ast.walk(method):
+        if isinstance(one, ast.Attribute) and ast.unparse(one.value) == "self":
+            yield one.attr
+
+
+def unpacked(annotation):
+    """The arguments behind ``**options: Unpack[Options]``."""
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Unpack":
+        yield from own_names(CLASSES[annotation.slice.id])
+
+
+def unknown(node, around=frozenset()):
+    """Each name in a docstring of *node*, or of what is in it, that nothing there has."""
+    if isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS)):
+        around |= {*own_names(node)}
+        missing = {*named(ast.get_docstring(node) or "")} - around
+        yield from ((getattr(node, "name", "the module"), name) for name in sorted(missing))
+    for child in ast.iter_child_nodes(node):
+        yield from unknown(child, around)
+
+
+def test_each_argument_and_attribute_that_a_docstring_names_exists():
+    found = {str(path.relative_to(PACKAGE)): [*unknown(tree)] for path, tree in TREES.items()}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+RENAMED = '''
+class Counter:
+    """Count to *most*, from *least*.
+
+    Attributes:
+        step: Between two numbers.
+        stride: The same.
+    """
+
+    def __init__(self, most):
+        self.step = 1
+
+    def told(self, sentence, **options: "Any"):
+        """Tell the *sentence*, as *told*, with **bold** and ``*literal*``.
+
+        Args:
+            said: The sentence.
+            **options: More.
+        """
+'''
+
+
+def test_a_name_that_a_rename_left_in_a_docstring_is_found():
+    assert [*unknown(ast.parse(RENAMED))] == [
+        ("Counter", "least"),
+        ("Counter", "stride"),
+        ("told", "said"),
+    ]
+
+
+# The core knows leaves by their names, and imports each only when it is used.
+
 
 NOT_POINTS = ("FOLDER", "OPERATIONS")
 POINTS = {
@@ -107,3 +255,62 @@ APP = "from celery_delayq import DelayQ; delayq = DelayQ(Celery(broker='redis://
 )
 def test_a_leaf_is_imported_when_it_is_used(program, loaded):
     assert loaded_after(program) == loaded
+
+
+# The door of a worker's consumer: which leaf looks at a message first, and who takes it.
+
+
+class Consumer:
+    """A consumer of one task, whose strategy notes that it ran."""
+
+    def __init__(self):
+        self.seen = []
+        self.strategies = {}
+
+    def update_strategies(self):
+        self.strategies["t"] = lambda *_: self.seen.append("task")
+
+    def receive(self):
+        self.strategies["t"](SimpleNamespace(), None, None)
+
+    def let(self, leaf, *, takes=False):
+        def look(*_):
+            self.seen.append(leaf)
+            return takes
+
+        look_first(self, leaf, look)
+
+
+@pytest.fixture
+def consumer():
+    return Consumer()
+
+
+def test_copies_are_dropped_before_they_can_be_adopted(consumer):
+    for leaf in ("adoption", "copies", "putoff"):
+        consumer.let(leaf)
+    consumer.update_strategies()
+    consumer.receive()
+    assert consumer.seen == ["putoff", "copies", "adoption", "task"]
+
+
+def test_a_message_that_a_leaf_takes_goes_no_further(consumer):
+    consumer.let("copies", takes=True)
+    consumer.let("adoption")
+    consumer.update_strategies()
+    consumer.receive()
+    assert consumer.seen == ["copies"]
+
+
+def test_on_a_new_connection_each_leaf_looks_once(consumer):
+    for _ in range(2):
+        consumer.let("copies")
+        consumer.update_strategies()
+    consumer.receive()
+    assert consumer.seen == ["copies", "task"]
+
+
+def test_a_leaf_without_a_place_in_the_order_is_no_silent_one(consumer):
+    consumer.let("another")
+    with pytest.raises(ValueError, match="not in tuple"):
+        consumer.update_strategies()

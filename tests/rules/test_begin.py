@@ -1,20 +1,81 @@
-"""Where the runs of a rule begin, and by how much they are later than their slots."""
+"""All that beat's entries have, where their rules' runs begin, and an `apply_async` of a task's own."""
 
+import inspect
+import json
 from datetime import timedelta
+from functools import partialmethod
 
 import pytest
+from celery import beat, schedules
+from celery.app.defaults import NAMESPACES
+from celery.app.task import Task
 from celery.beat import ScheduleEntry
-from celery.schedules import crontab
+from celery.schedules import BaseSchedule, crontab, schedule, solar
 
 from celery_delayq.contrib.rules.declared import Declared
 from celery_delayq.contrib.rules.every import set_rule
 from celery_delayq.contrib.rules.plan import SOON, Taken
 from celery_delayq.contrib.rules.step import Guard
 from celery_delayq.core import clock
-from tests.rules.support import HOUR, now, runs, set_fields, wake, write
+from tests.cli.conftest import no_workers, project, run
+from tests.rules.fields import fields_of, listed
+from tests.rules.support import HOUR, now, runs, set_back, set_fields, wake, write
 from tests.rules.test_beat import Noting
 
+__all__ = ["no_workers", "project", "run"]
+
+# A Celery of before some of them came is compared as well.
 pytestmark = pytest.mark.libraries
+
+
+# All that an entry of beat has is kept, or refused by its name: no field goes unseen.
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        (beat.ScheduleEntry, ()),
+        (beat.Service, ()),
+        (beat.Scheduler, ()),
+        (schedule, ()),
+        (crontab, (BaseSchedule,)),
+        (solar, (BaseSchedule,)),
+    ],
+)
+def test_each_field_is_in_the_table(kind, more):
+    assert fields_of(kind, *more) <= listed(f"{kind.__module__}.{kind.__name__}")
+
+
+def test_each_setting_of_beat_is_in_the_table():
+    assert {f"beat_{name}" for name in NAMESPACES["beat"]} <= listed("settings")
+
+
+def test_no_class_of_schedules_is_unknown():
+    found = {one for one in vars(schedules).values() if inspect.isclass(one)}
+    kinds = {one for one in found if issubclass(one, BaseSchedule)}
+    assert kinds == {BaseSchedule, schedule, crontab, solar}
+
+
+def test_a_run_has_each_header_that_beat_sends(delayq, report, redis):
+    app = delayq.app
+    said = {"task": "report", "args": (7,), "schedule": timedelta(hours=1)}
+    app.conf.beat_schedule = {"a": {**said, "options": {"headers": {"team": "a"}}}}
+    object.__setattr__(delayq.services.settings, "beat", True)
+    Declared(delayq.services, runs_tasks=True).name()
+    write(delayq)
+    [task] = delayq.select(tag="every:a")
+    of_rule = json.loads(delayq.services.entries.find(task.id).message)["headers"]
+    scheduler = beat.Scheduler(app)  # it writes its header into the options of the setting
+    scheduler.apply_async(scheduler.schedule["a"])
+    of_beat = json.loads(redis.lpop("celery"))["headers"]
+    own = {"id", "root_id", "eta", "origin", "expires"}
+    assert {name: of_rule.get(name) for name in of_beat.keys() - own} == {
+        name: value for name, value in of_beat.items() if name not in own
+    }
+
+
+# Where the runs of a rule begin, and by how much they are later than their slots.
+
 
 PHASE = timedelta(minutes=25)
 DAY = timedelta(days=1)
@@ -196,3 +257,115 @@ def test_beat_sends_a_crontab_until_the_first_slot_of_its_rule_however_late(take
 def test_beat_leaves_an_overdue_run_to_the_rule(take, sent):
     _, before, _ = take(SOME, 8 * HOUR)
     assert not sent(before)
+
+
+# A task with an `apply_async` of its own: that is called at each slot, and never ahead of it.
+
+
+@pytest.fixture
+def calls():
+    """The calls of the task's own `apply_async`."""
+    return []
+
+
+@pytest.fixture
+def own(app, calls):
+    """A task that takes a lock when it is sent, and declines while that is taken."""
+
+    class Locking(app.Task):
+        answer = "send"
+
+        def apply_async(self, args=None, kwargs=None, **options):
+            calls.append(options["task_id"])
+            if Locking.answer == "decline":
+                return None
+            if Locking.answer == "raise":
+                raise KeyError("locked")
+            return super().apply_async(args, kwargs, **options)
+
+    @app.task(name="own", base=Locking)
+    def own():
+        pass
+
+    own.says = Locking
+    return own
+
+
+def test_an_own_apply_async_is_called_at_its_slot_and_not_ahead(delayq, own, calls, redis):
+    rule = delayq.every("r", own.s(), HOUR)
+    write(delayq)
+    assert (calls, runs(delayq), rule.is_made_when_due) == ([], [], True)
+
+    last = set_back(delayq, redis, "r", minutes=70)
+    write(delayq)
+
+    [task] = delayq.tasks()
+    assert calls == [task.id]
+    assert last < task.due <= now(delayq) < task.due + HOUR
+    write(delayq)
+    assert calls == [task.id]
+    assert delayq.hand_over() == 1
+
+
+@pytest.mark.parametrize(
+    ("missed", "ago", "count"),
+    [
+        ("one", timedelta(hours=5), 1),
+        ("all", timedelta(hours=5), 5),
+        ("none", timedelta(days=1), 0),
+    ],
+)
+def test_missed_says_for_which_slots_it_is_called(delayq, own, calls, redis, missed, ago, count):  # noqa: PLR0917
+    schedule = HOUR if missed != "none" else timedelta(days=300)
+    delayq.every("r", own.s(), schedule, missed=missed)
+    set_back(delayq, redis, "r", seconds=(ago if missed != "none" else 700 * ago).total_seconds())
+    write(delayq)
+    assert len(calls) == len(runs(delayq)) == count
+
+
+def test_a_slot_for_which_it_sends_nothing_is_left_out(delayq, own, calls, redis, omitted):
+    own.says.answer = "decline"
+    delayq.every("r", own.s(), HOUR)
+    for _ in range(2):
+        set_back(delayq, redis, "r", minutes=70)
+        write(delayq)
+    assert (len(calls), runs(delayq), delayq.rule("r").trouble) == (2, [], "")
+    assert [facts for facts in omitted if facts[1] == "declined"] == [(1, "declined")] * 2
+    own.says.answer = "send"
+    set_back(delayq, redis, "r", minutes=70)
+    write(delayq)
+    assert len(runs(delayq)) == 1
+
+
+def test_an_error_of_an_own_apply_async_is_the_rule_s_trouble_and_its_slot_is_left_out(
+    delayq, own, calls, redis
+):
+    own.says.answer = "raise"
+    delayq.every("r", own.s(), HOUR)
+    set_back(delayq, redis, "r", minutes=70)
+    write(delayq)
+    write(delayq)
+    assert (len(calls), runs(delayq), delayq.rule("r").trouble) == (1, [], "'locked'")
+    assert any("the next run of 1 rule cannot be made" in line for line in delayq.health())
+
+    own.says.answer = "send"
+    set_back(delayq, redis, "r", minutes=70)
+    write(delayq)
+    assert (len(runs(delayq)), delayq.rule("r").trouble) == (1, "")
+
+
+def test_an_apply_async_that_is_an_attribute_of_the_task_counts_as_its_own(delayq, report, redis):
+    report.apply_async = lambda *_, **__: None
+    assert delayq.every("r", report.s(), HOUR).is_made_when_due
+
+
+def test_a_tracer_that_wraps_celery_s_own_changes_nothing(delayq, report, monkeypatch):
+    monkeypatch.setattr(Task, "apply_async", partialmethod(Task.apply_async))
+    assert not delayq.every("r", report.s(), HOUR).is_made_when_due
+
+
+def test_the_command_says_so(delayq, own, run, app):
+    delayq.every("r", own.s(), HOUR)
+    assert ", made when due" in run("rules").output
+    assert "runs" in run("rules", "show", "r").output
+    assert '"made_when_due": true' in run("rules", "--json").output
