@@ -1,4 +1,4 @@
-"""All that beat's entries have, where their rules' runs begin, and an `apply_async` of a task's own."""
+"""What beat's entries have, where their rules' runs begin, and an `apply_async` of a task's own."""
 
 import inspect
 import json
