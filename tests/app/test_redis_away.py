@@ -3,6 +3,7 @@
 import time
 
 import pytest
+import redis
 from kombu.exceptions import OperationalError
 
 from celery_delayq import DelayQError, InvalidDueTime
@@ -46,6 +47,7 @@ def test_as_many_attempts_are_made_as_the_policy_of_the_call_or_the_app_allows(
 
     assert hanging_up.connections == attempts
     assert isinstance(caught.value, (DelayQError, StoreUnavailable))
+    assert isinstance(caught.value.__cause__, redis.ConnectionError)
     assert str(caught.value).startswith("schedule failed: ")
 
 

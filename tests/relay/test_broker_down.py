@@ -22,20 +22,6 @@ def attempts(messages):
     }
 
 
-def test_tasks_that_fall_due_while_the_broker_is_down_leave_when_it_is_back(behind, proxy, caplog):
-    proxy.refuse()
-    for number in range(3):
-        behind.due_now(task_id=f"{number}")
-    behind.start()
-    eventually(lambda: any("retrying in" in message for message in caplog.messages))
-    assert behind.counts() == (3, 0, 0)
-    proxy.accept()
-    messages = behind.take(count=3)
-    assert [message.headers["id"] for message in messages] == ["0", "1", "2"]
-    assert attempts(messages) == {(1, None)}
-    eventually(lambda: behind.counts() == (0, 0, 0))
-
-
 def test_nothing_is_claimed_while_it_is_down(make_house, between):
     house = make_house("amqp://127.0.0.1:1//", delayq_url=between.url())
     house.due_now()
@@ -44,19 +30,6 @@ def test_nothing_is_claimed_while_it_is_down(make_house, between):
     assert between.asked["schedule"] == 1
     assert between.asked["claim"] == 0
     assert house.counts() == (1, 0, 0)
-
-
-def test_a_connection_that_the_broker_closed_while_idle_is_replaced(behind, proxy):
-    relay = behind.relay()
-    behind.due_now(task_id="a")
-    relay.batch(lambda: False)
-    proxy.cut()
-    behind.due_now(task_id="b")
-    with pytest.raises(BrokerDown):
-        relay.batch(lambda: False)
-    relay.batch(lambda: False)
-    assert set(behind.ids()) == {"a", "b"}
-    assert behind.counts() == (0, 0, 0)
 
 
 def test_a_connection_idle_for_long_is_not_trusted(behind, proxy, limits):

@@ -83,15 +83,6 @@ def test_death_before_the_ack_loses_nothing_and_marks_what_it_repeats(
 
 
 @pytest.mark.operations
-def test_death_after_the_ack_repeats_nothing(house, scan, three):
-    assert scan("acked", "die").wait() == 9
-    house.start()
-    house.due_now(task_id="last")
-    assert told(house.take(count=4)) == [*FIRST, ("last", 1, False)]
-    eventually(lambda: house.counts() == (0, 0, 0))
-
-
-@pytest.mark.operations
 def test_a_scanner_that_slept_past_its_lease_publishes_nothing_of_it(house, scan, three):
     first = scan("claimed", "freeze", lease=LEASE)
     first.wait_log("frozen")

@@ -4,7 +4,6 @@ import pytest
 import redis
 from kombu import Queue
 
-from celery_delayq.core.store.delivery import MAX_REFUSALS
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import StoreUnavailable
 from tests.lab.faults.proxy import Proxy
@@ -92,29 +91,3 @@ def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(make_house, rabbit
     assert [one.headers["delayq_attempt"] for one in (first, second)] == [1, 2]
     settled(house)
     assert house.left() == 0
-
-
-@pytest.fixture
-def wanting(between_of, start_redis, make_house, each_redis):
-    """A house whose store can require replicas; its broker is another Redis."""
-    store, broker = start_redis(binary=each_redis.binary), start_redis()
-    between = between_of(store)
-    made = make_house(broker.url(), delayq_url=between.url())
-    made.client, made.between = store.client(), between
-    return made
-
-
-def test_a_store_that_wants_replicas_lends_nothing_and_counts_no_attempt(wanting):
-    relay = wanting.relay()
-    wanting.due_now(task_id="a")
-    wanting.client.config_set("min-replicas-to-write", 1)
-    for _ in range(MAX_REFUSALS + 1):
-        for step in (relay.steps.hand_over, lambda: relay.batch(lambda: False)):
-            with pytest.raises(StoreUnavailable, match=r"NOREPLICAS"):
-                step()
-    assert (wanting.counts(), wanting.ids()) == ((1, 0, 0), [])
-    wanting.client.config_set("min-replicas-to-write", 0)
-    relay.batch(lambda: False)
-    [message] = wanting.take()
-    assert (message.headers["delayq_attempt"], redelivered(message)) == (1, False)
-    assert wanting.counts() == (0, 0, 0)

@@ -21,10 +21,10 @@ def test_batches_are_drained_without_a_wait_between(world, due, passes):
     assert len(made.steps.moved) == due
 
 
-@pytest.mark.parametrize("index", ["due", "relay", "leased"])
+@pytest.mark.parametrize("index", ["due", "relay", "leased", "back"])
 def test_the_wait_ends_at_the_first_head_of_any_index(world, index):
     made = world()
-    for each in ("due", "relay", "leased"):
+    for each in ("due", "relay", "leased", "back"):
         vars(made.steps)[each] = [START_MS + (1234 if each == index else 3000)]
     made.run()
     assert made.waits == [pytest.approx(1.234)]

@@ -5,8 +5,6 @@ import threading
 import pytest
 
 from tests.lab.faults.proxy import Proxy
-from tests.support.network import CUT
-from tests.support.shards import SHARDS, each
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
@@ -61,16 +59,6 @@ def test_a_restart_or_crash_is_survived(durable, end):
     assert durable.delayq.get(far.id).due == far.due
 
 
-def test_every_connection_killed_is_survived(house):
-    made = house(delayq_safety_interval=0.5)
-    made.start_asleep()
-    for _ in range(3):
-        for kind in ("normal", "pubsub"):
-            made.client.client_kill_filter(_type=kind, skipme=True)
-        result = made.task.apply_async(delayq_after=0.05, retry=True)
-        assert made.next_arrival()[0] == result.id
-
-
 def test_after_a_link_that_died_without_a_word_a_scanner_is_told_of_tasks_again(
     house, proxy, limits
 ):
@@ -121,31 +109,3 @@ def test_a_lost_reply_of_a_move_neither_loses_nor_repeats(house, proxy, fall_due
     next_one = behind.task.apply_async(delayq_after=0.2, retry=True)
     assert behind.next_arrival()[0] == next_one.id
     assert behind.arrived() == []
-
-
-def test_without_the_replicas_that_redis_wants_what_is_due_waits_and_is_to_blame_for_nothing(
-    between_of, house, start_redis, each_redis
-):
-    server = start_redis(binary=each_redis.binary)
-    between, may_look = between_of(server), threading.Event()
-    made = house(between.url(), delayq_safety_interval=60)
-    made.client = client = server.client()
-    made.start_asleep()
-    between.before("hand_over", lambda: None if may_look.wait(PATIENCE) else CUT)
-    result = made.task.delay_for(0)
-    client.config_set("min-replicas-to-write", 1)
-    client.config_resetstat()
-    may_look.set()
-    # Redis has refused a call of the scanner.
-    eventually(lambda: scripts_run(client) >= 1)
-    assert made.arrived() == []
-    client.config_set("min-replicas-to-write", 0)
-    assert made.next_arrival()[0] == result.id
-    assert [client.exists(key) for name in ("claims", "errors", "dead") for key in each(name)] == (
-        [0] * 3 * SHARDS
-    )
-
-
-def scripts_run(client):
-    told = client.info("commandstats")
-    return sum(told.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("eval", "evalsha"))

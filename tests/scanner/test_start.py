@@ -4,10 +4,9 @@ import logging
 
 import pytest
 
-from celery_delayq.core.handover import contact, scanner
+from celery_delayq.core.handover import scanner
 from celery_delayq.errors import StoreDiffers
 from tests.app.support import FAR, LONG_AGO
-from tests.lab.faults.proxy import Proxy
 from tests.support.places import take
 from tests.support.shards import each
 from tests.support.waiting import PATIENCE, eventually
@@ -119,36 +118,6 @@ def test_a_right_that_is_missing_for_the_count_holds_up_nothing(house, start_red
     assert made.next_arrival()[0] == result.id
     [line] = said()[0]
     assert "; waiting tasks unknown: read failed: " in line
-
-
-def test_a_store_that_is_away_is_said_once_and_the_rest_when_it_is_back(
-    house, said, redis_server, caplog
-):
-    caplog.set_level(logging.INFO, contact.__name__)
-    with Proxy(redis_server.port) as proxy:
-        proxy.refuse()
-        made = house(f"redis://127.0.0.1:{proxy.port}/0")
-        scanner = made.start()
-        scanner.wait_for_first_scan(PATIENCE)
-        where = f"the store redis://127.0.0.1:{proxy.port}/0 of broker_url "
-        assert f"cannot reach {where}(" in caplog.text
-        # Meanwhile it was tried again.
-        eventually(lambda: caplog.text.count("retrying in") >= 3)
-        assert said()[0] == []
-        proxy.accept()
-        eventually(lambda: said()[0])
-        assert caplog.text.count("cannot reach ") == 1
-        eventually(lambda: "is back after" in caplog.text)
-
-
-def test_a_scanner_whose_store_is_silent_is_not_waited_for(house, said, redis_server):
-    with Proxy(redis_server.port) as proxy:
-        proxy.stall()
-        scanner = house(f"redis://127.0.0.1:{proxy.port}/0").start()
-        scanner.wait_for_first_scan(0.1)
-        assert said() == ([], [])
-        proxy.resume()
-        eventually(lambda: said()[0])
 
 
 def test_a_scanner_that_its_store_refuses_says_so_to_who_started_it(house, said, caplog):

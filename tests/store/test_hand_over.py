@@ -99,12 +99,6 @@ def test_any_name_of_a_list_is_reached(store, queue):
     assert store.arrived(queue) == ["x", "y"]
 
 
-@pytest.mark.parametrize(("due", "passes"), [(10, [10]), (11, [10, 1])])
-def test_a_full_batch_takes_one_pass_and_one_more_takes_two(store, due, passes):
-    store.flood(due)
-    assert drain(store.steps(batch_size=10)) == passes
-
-
 def test_a_pass_says_what_comes_next(store, monkeypatch):
     monkeypatch.setattr(clock, "monotonic", lambda: 100.0)
     store.schedule("a", FAR_MS)

@@ -3,8 +3,6 @@
 import contextlib
 
 import pytest
-import redis
-from kombu.exceptions import OperationalError
 
 from celery_delayq.core.servers.connection import Connection
 from celery_delayq.core.servers.endpoint import Endpoint
@@ -13,20 +11,9 @@ from celery_delayq.core.store.keys import Keys
 from celery_delayq.core.store.scripts import Scripts
 from celery_delayq.errors import StoreUnavailable
 from tests.store.support import FAR_MS, MEMBERSHIP, SETTINGS, endpoint
-from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
-
-
-def test_an_unavailable_store_is_what_apply_async_raises_when_its_broker_is_away():
-    connection = Connection(Endpoint("127.0.0.1", free_port()))
-    entries = Entries([Scripts(connection, Keys("delayq"), SETTINGS)], MEMBERSHIP)
-    with pytest.raises(OperationalError) as caught:
-        entries.counts()
-    assert isinstance(caught.value, StoreUnavailable)
-    assert caught.value.step == "read"
-    assert isinstance(caught.value.__cause__, redis.ConnectionError)
 
 
 @pytest.fixture

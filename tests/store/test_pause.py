@@ -54,19 +54,6 @@ def state(store, task_id):
     return store.entries.state(task_id)
 
 
-@pytest.mark.parametrize("lane", [ALL, MAIL, lane_for(task="t")], ids=["all", "queue", "task"])
-def test_a_paused_entry_is_parked_when_it_is_due_and_not_before(store, lane):
-    store.entries.pause(lane, "x")
-    put(store, "a")
-    put(store, "later", FAR_MS)
-    assert store.steps().hand_over().handed_over == 0
-    assert (state(store, "a"), state(store, "later")) == (State.PAUSED, State.SCHEDULED)
-    assert store.places("a") == ["parked"]
-    counts = store.entries.counts()
-    assert (counts.scheduled, counts.paused, counts.overdue) == (1, 1, 0)
-    store.check()
-
-
 @pytest.mark.parametrize("lane", [lane_for(queue="other"), lane_for(task="mail"), SLOW])
 def test_an_entry_outside_the_paused_lane_leaves(store, lane):
     store.entries.pause(lane, "x")
@@ -82,16 +69,6 @@ def test_neighbours_of_one_list_and_another_task_are_told_apart(store):
     assert store.steps().hand_over().handed_over == 5
     assert store.arrived("mail") == ["a0", "a2", "a4", "a6", "a8"]
     assert store.entries.counts().paused == 4
-    store.check()
-
-
-def test_a_relayed_entry_is_parked_at_the_claim(store):
-    store.entries.pause(MAIL, "mail")
-    put(store, "a", relayed=True)
-    put(store, "b", queue="other", relayed=True)
-    claimed = store.steps().claim(10)
-    assert [one.task_id for one in claimed.entries] == ["b"]
-    assert (claimed.parked, state(store, "a")) == (1, State.PAUSED)
     store.check()
 
 
@@ -254,13 +231,6 @@ def test_a_parked_entry_holds_its_key(store):
     park(store, "a", extras=Extras(key="k"))
     with pytest.raises(Exception, match="a"):
         put(store, "b", extras=Extras(key="k"))
-
-
-def test_a_resume_returns_whether_the_lane_was_paused(store):
-    assert store.entries.resume(MAIL) is False
-    store.entries.pause(MAIL, "mail")
-    assert store.entries.resume(MAIL) is True
-    assert store.entries.resume(MAIL) is False
 
 
 @pytest.mark.parametrize("is_met", [False, True], ids=["not met yet", "parked"])

@@ -6,6 +6,7 @@ from celery_delayq.core.clock import When
 from celery_delayq.core.store import Filter, Listing, Outcome, State, selection
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import FLAGS, HAS_KEY, LAST_MS, Extras
+from celery_delayq.errors import StoreUnavailable
 from tests.store import requests
 from tests.store.support import CLOCK, FAR_MS, NOW_MS, Store
 
@@ -98,6 +99,28 @@ def test_an_entry_without_the_right_to_its_list_is_never_dead_and_waits_longer_e
     assert store.arrived("taken") == ["bad"]
     assert store.arrived("good") == ["good"]
     store.check()
+    store.close()
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("relayed", [False, True], ids=["direct", "relayed"])
+def test_without_the_replicas_that_redis_wants_a_due_entry_waits_and_is_to_blame_for_nothing(
+    each_redis, relayed
+):
+    store = Store(each_redis)
+    (store.schedule_relayed if relayed else store.schedule)("a")
+    before, shard_steps = store.snapshot(), store.steps()
+    take = (lambda: shard_steps.claim(1)) if relayed else shard_steps.hand_over
+    store.raw.config_set("min-replicas-to-write", 1)
+    try:
+        for _ in range(len(WAITS_S) + 1):
+            with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
+                take()
+    finally:
+        store.raw.config_set("min-replicas-to-write", 0)
+    assert store.snapshot() == before
+    take()
+    assert store.places("a") == (["leased"] if relayed else [])
     store.close()
 
 

@@ -400,6 +400,8 @@ def test_all_tell_the_same_of_what_is_paused(store, relayed, lane, is_met):
     assert seen() == (State.SCHEDULED, (2, 0, 0))
     store.set_ms(NOW_MS + 1)
     assert seen() == (State.PAUSED, (0, 0, 2))
+    waits = "parked" if is_met else "relay" if relayed else "due"
+    assert [store.places(one) for one in "ab"] == [[waits]] * 2
     assert [one.parked for one in store.entries.pauses()] == [2]
     assert store.entries.counts().oldest_overdue_ms is None
     store.entries.resume(lane, 0.1)

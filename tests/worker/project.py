@@ -83,10 +83,6 @@ class Project:
         """Let a waiting `hold` task end."""
         self.evidence.rpush(GATE.format(result.id), "1")
 
-    def cancelled(self, schedule):
-        """The result of *schedule*, cancelled before it is due; if it is too late, the next one."""
-        return eventually(lambda: result if (result := schedule()).cancel() else None)
-
     def queued(self) -> int:
         """The number of messages in its queue, at either broker."""
         if self.conf["broker_url"].startswith("redis"):

@@ -177,21 +177,14 @@ def test_while_the_store_is_away_others_run_and_nothing_is_lost(
     assert [project.runs(one) for one in ids] == [[]] * 20
 
 
-# A project moves from `eta` by the steps of the recipe, with tasks in flight.
-
-
-@pytest.fixture
-def moving(make_project, start_worker, broker_conf):
-    """A project, the worker it had before it installed this package, and its far tasks."""
+def test_a_new_worker_adopts_the_tasks_that_an_old_one_held(
+    make_project, start_worker, broker_conf
+):
+    """A project moves from `eta` by the steps of the recipe, with tasks in flight."""
     project = make_project(delayq_adopt_after=60, **broker_conf)
     old = start_worker("tests.worker.plain", "-P", "solo", env=project.plain_env, plain=True)
     ids = send(project, 3)
     eventually(lambda: project.queued() == 0)
-    return project, old, ids
-
-
-def test_a_new_worker_adopts_the_tasks_that_an_old_one_held(moving, start_worker):
-    project, old, ids = moving
 
     assert old.stop() == 0  # SIGTERM: the tasks it held go back to their queue
     eventually(lambda: project.queued() == 3)
@@ -201,14 +194,6 @@ def test_a_new_worker_adopts_the_tasks_that_an_old_one_held(moving, start_worker
     assert project.delayq.select(all=True).run_now() == 3
     for one in ids:
         assert len(project.wait_runs(one)) == 1
-
-
-def test_an_old_worker_beside_a_new_one_holds_what_it_gets(moving, start_worker):
-    project, _, ids = moving
-
-    start_worker(TASKS, "-P", "solo", env=project.env)
-
-    assert not any(project.delayq.get(one) for one in ids)
 
 
 def test_a_worker_schedules_what_an_app_without_a_delayq_sent_at_once(make_project, start_worker):

@@ -1,13 +1,9 @@
 """A scheduled task through a real worker, with every pool."""
 
-from datetime import timedelta
-
 import pytest
 
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker.project import TASKS
-
-A_LITTLE = timedelta(seconds=0.2)
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
@@ -34,12 +30,6 @@ def test_from_rabbitmq_a_task_runs_once_and_never_early_as_its_first_attempt(rab
     assert [len(rabbit.runs(result)) for result in results] == [1, 1]
 
 
-def test_a_task_can_be_retried_and_its_result_arrives(pool):
-    result = pool.tasks["persist"].delay_for(0.1, 1, 0.2)
-    assert result.get(timeout=30) == 1
-    assert [run["retries"] for run in pool.runs(result)] == [0, 1]
-
-
 def test_a_task_that_blocks_the_worker_does_not_hold_up_the_scanner(pool):
     """In a solo pool the task runs in the worker's own thread."""
     held = [pool.tasks["hold"].delay(2 * PATIENCE) for _ in range(2)]
@@ -51,13 +41,6 @@ def test_a_task_that_blocks_the_worker_does_not_hold_up_the_scanner(pool):
     for result in held:
         pool.let_go(result)
     pool.wait_runs(late)
-
-
-def test_a_cancelled_one_does_not_run(pool):
-    cancelled = pool.cancelled(lambda: pool.tasks["note"].delay_for(1))
-    pool.wait_runs(pool.tasks["note"].delay_until(cancelled.due + A_LITTLE))
-    assert pool.runs(cancelled) == []
-    assert cancelled.state == "REVOKED"
 
 
 @pytest.mark.parametrize("options", [("-Q", "other"), ("-Q", "other", "--autoscale", "2,1")])

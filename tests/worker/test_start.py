@@ -18,38 +18,12 @@ NO_DATABASE = (
     "delayq_url is 'redis://h/x'; expected a URL that names its database by a number, such as "
     "redis://host:6379/0"
 )
-BATCH = "delayq_batch_size is 1.5; expected a whole number of tasks from 1 to 1000"
+
 UNKNOWN = "there is no setting delayq_batchsize; did you mean delayq_batch_size?"
 DIFFERS = (
     f"the store has layout '999', this process '{SCHEMA}'; give it a delayq_prefix of its own, or "
     "make all processes agree"
 )
-OTHER_BROKER = (
-    "the store has broker 'redis, database 0', this process 'amqp, virtual host /'; give it a "
-    "delayq_prefix of its own, or the broker_url of the others; if the broker has moved, dump the "
-    "waiting tasks, and load them under another prefix"
-)
-
-
-@pytest.mark.operations
-def test_the_store_is_one_line_which_names_the_broker_and_no_password(
-    make_project, start_worker, start_redis
-):
-    store = start_redis("--appendonly", "yes")
-    store.client().execute_command("ACL", "SETUSER", "u", "on", ">hunter2", "~*", "&*", "+@all")
-    project = make_project(delayq_url=store.url().replace("//", "//u:hunter2@"))
-    project.delayq.pause(queue="mail")
-    project.tasks["note"].delay_for(3600)
-    project.tasks["note"].s().set(queue="mail").delay_for(0)
-    worker = start_worker(TASKS, "-P", "threads", env=project.env)
-    assert worker.wait_log(r"scanner \S+ started: (.*)").group(1) == (
-        f"store {store.url()}, prefix {project.conf['delayq_prefix']}, relays to the broker redis, "
-        f"database 0 on 127.0.0.1:{project.server.port}; 1 waiting, 0 overdue; paused: queue mail "
-        "(1 due)"
-    )
-    assert sum(project.conf["delayq_prefix"] in line for line in worker.lines) == 1
-    assert not any("hunter2" in line for line in worker.lines)
-    assert not any("the store's Redis" in line for line in worker.lines)  # it keeps its data
 
 
 # It cannot start.
@@ -86,8 +60,7 @@ def ended(process, sentence):
 @pytest.mark.parametrize(
     ("program", "conf", "sentence"),
     [
-        ("worker -P gevent", {"delayq_batch_size": 1.5}, BATCH),
-        ("worker -P threads", {"delayq_url": "redis://h/x"}, NO_DATABASE),
+        ("worker -P gevent", {"delayq_url": "redis://h/x"}, NO_DATABASE),
         ("worker -P prefork", {"delayq_batchsize": 5}, UNKNOWN),
         (BEAT, {"delayq_batchsize": 5}, UNKNOWN),
     ],
@@ -114,17 +87,6 @@ def test_a_store_of_another_kind_is_a_sentence(make_project, start, program):
     project.tasks["note"].apply_async()
     ended(start(project, program), DIFFERS)
     assert project.queued() == 1  # it took no task
-
-
-@pytest.mark.parametrize("program", ["worker -P prefork -c 2", BEAT, SCAN])
-def test_a_store_in_which_tasks_for_another_broker_wait_is_a_sentence(
-    make_project, start, rabbitmq_server, program
-):
-    project = make_project()
-    held = project.tasks["note"].delay_for(0)
-    project.conf.update(broker_url=rabbitmq_server.url, delayq_url=project.server.url())
-    ended(start(project, program), OTHER_BROKER)
-    assert project.delayq.get(held) is not None
 
 
 def test_a_worker_in_the_background_says_it_in_its_log(make_project, tmp_path):

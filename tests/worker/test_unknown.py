@@ -337,26 +337,6 @@ def start_apart(project, start, proxied=True, **more):
         project.conf = conf
 
 
-def test_a_worker_that_is_killed_before_the_store_has_an_unknown_task_loses_nothing(
-    apart, start, broker
-):
-    project, proxy = apart
-    worker = start_apart(project, start)
-    proxy.refuse()
-    result = call(project)
-    project.delayq.hand_over()
-    worker.wait_log("left to the broker, until the store takes them")
-    eventually(lambda: broker.unacked(project.queue) == 1, LONG)
-
-    worker.kill()
-    proxy.accept()
-    broker.end_visibility()
-    start_apart(project, start)
-
-    assert put_back(project, result).headers["delayq_unknown"]["times"] == 1
-    eventually(lambda: broker.unacked(project.queue) == 0, LONG)
-
-
 def test_a_worker_that_ends_before_the_store_has_it_ends_at_once_and_loses_nothing(
     apart, start, broker
 ):
