@@ -79,21 +79,6 @@ def test_a_body_of_megabytes_arrives_whole(rabbit):
     assert len(message.body) > 5_000_000
 
 
-def test_a_uuid_arrives_as_text(rabbit):
-    task_id = uuid4()
-    message = rabbit.relayed(task_id=task_id, root_id=task_id)
-    assert message.headers["id"] == message.headers["root_id"] == str(task_id)
-    assert message.properties["correlation_id"] == str(task_id)
-
-
-def test_the_headers_tell_the_due_time_and_the_attempt(rabbit):
-    headers = rabbit.relayed().headers
-    assert headers["delayq_due"] == LONG_AGO * 1000
-    assert headers["delayq_attempt"] == 1
-    assert "delayq_redelivered" not in headers
-    assert headers["eta"] is None
-
-
 def test_an_edited_task_arrives_with_its_new_arguments_priority_and_time_to_live(rabbit):
     rabbit.due_now(1, task_id="a", priority=1)
     new = {"args": ["ü"], "kwargs": {"y": 2}, "priority": 5, "expires": in_ten_minutes()}
@@ -165,12 +150,6 @@ def test_the_call_refuses_an_option_that_amqp_cannot_carry_as_celery_does(rabbit
 
 
 # Queues and order.
-
-
-def test_a_queue_that_a_call_declares_exists_when_the_task_is_delivered(rabbit):
-    audit = new_name()
-    rabbit.relayed(declare=[Queue(audit, durable=False, auto_delete=False)])
-    assert rabbit.left(audit) == 0
 
 
 def test_a_declared_queue_is_declared_as_the_app_says(make_house, rabbitmq_server):

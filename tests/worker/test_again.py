@@ -1,4 +1,4 @@
-"""Tasks that run again, by `self.retry` or `autoretry_for`, and tasks that schedule tasks.
+"""Tasks that run again, by `self.retry`, and tasks that schedule tasks.
 
 The `eta` of a retry is left to Celery, or captured, also beside RabbitMQ.
 """
@@ -28,12 +28,6 @@ def test_a_retry_runs_once_per_attempt_and_not_early(project):
     assert len(project.runs(result)) == 3
 
 
-def test_an_automatic_retry_runs_once_per_attempt(project):
-    result = project.tasks["stumble"].delay_for(0.1, 2)
-    assert result.get(timeout=30) == 2
-    assert [run["retries"] for run in project.runs(result)] == [0, 1, 2]
-
-
 def test_a_retry_at_once_is_no_conflict_although_it_overtakes_the_scanner_s_ack(project):
     results = [project.tasks["persist"].delay_for(0, 3, 0) for _ in range(10)]
     for result in results:
@@ -51,11 +45,6 @@ def test_a_captured_retry_has_a_due_time_and_an_attempt_of_its_own(captured):
     assert datetime.fromisoformat(second["eta"]).timestamp() == second["due"]
     assert {run["attempt"] or 1 for run in (first, second)} == {1}
     assert {run["redelivered"] for run in (first, second)} == {None}
-
-
-def test_a_retry_that_is_left_to_celery_has_no_due_time(crew):
-    _, second = crew.wait_runs(crew.tasks["persist"].delay_for(0.1, 1, 0.3), 2)
-    assert second["due"] is None
 
 
 # Inside tasks.

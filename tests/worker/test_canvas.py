@@ -14,16 +14,6 @@ TIMEOUT = PATIENCE
 project = each_of("crew", "rabbit")
 
 
-@pytest.fixture
-def add(crew):
-    return crew.tasks["add"]
-
-
-@pytest.fixture
-def total(crew):
-    return crew.tasks["total"]
-
-
 class Parts:
     """Signatures of the tasks of a project: ``parts.add(1, 2)``."""
 
@@ -69,25 +59,3 @@ NESTED = pytest.mark.skipif(
 )
 def test_a_canvas_has_its_result(project, make, result):
     assert make(Parts(project)).delay_for(0.1).get(timeout=TIMEOUT) == result
-
-
-def test_each_part_runs_once(crew, add, total):
-    result = chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(0.1)
-    assert result.get(timeout=TIMEOUT) == 6
-    parts = [*result.parent.results, result]
-    assert [len(crew.runs(part)) for part in parts] == [1, 1, 1]
-
-
-def test_a_scheduled_link_runs_when_its_task_is_done(crew, add):
-    note = crew.tasks["note"].s()
-    linked = note.freeze()
-    add.apply_async((1, 2), link=note, delayq_after=0.1)
-    [run] = crew.wait_runs(linked)
-    assert run["args"] == [3]
-
-
-def test_a_later_part_of_a_chain_with_a_delay_of_its_own_waits_by_itself(crew, add):
-    result = chain(add.s(1, 2), crew.tasks["note"].s().set(delayq_after=0.3)).apply_async()
-    [run] = crew.wait_runs(result)
-    assert run["args"] == [3]
-    assert run["at"] >= run["due"]

@@ -43,13 +43,6 @@ def test_a_task_that_is_put_off_runs_again_under_its_id_and_never_early(pool, na
     eventually(lambda: not is_unacknowledged(pool, result))
 
 
-def test_a_scheduled_task_can_be_put_off_too(project):
-    result = project.tasks["later"].delay_for(0.1)
-    assert result.get(timeout=30) == 2
-    first, second = project.runs(result)
-    assert second["due"] > first["due"]
-
-
 def test_a_task_that_is_put_off_reports_no_failure_and_no_retry(project):
     failed = project.tasks["note"].s()
     failed.freeze()

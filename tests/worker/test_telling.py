@@ -125,18 +125,6 @@ def test_a_task_that_puts_itself_off(project, watch):
     )
 
 
-@pytest.mark.parametrize("by", ["id", "selection", "revoke"])
-def test_each_way_of_cancelling(project, watch, by):
-    result = project.tasks["add"].s(1, 2).set(delayq_tags=["mine"]).delay_until(FAR)
-    watch.expect(result.id, "scheduled")
-    {
-        "id": lambda: project.delayq.cancel(result),
-        "selection": lambda: project.delayq.select(tag="mine").cancel(),
-        "revoke": result.revoke,
-    }[by]()
-    watch.expect(result.id, "cancelled, or replaced")
-
-
 def test_a_task_that_is_too_late(project, watch):
     options = {"delayq_at": LONG_AGO, "delayq_late": "skip", "delayq_grace": 1}
     result = project.tasks["add"].apply_async((1, 2), **options)
