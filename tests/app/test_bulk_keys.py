@@ -115,19 +115,6 @@ def test_items_of_ids_that_wait_already_are_no_mistake_where_they_are_kept(delay
     assert all(delayq.result(task_id).state == "SCHEDULED" for task_id in bulk.ids)
 
 
-def test_a_task_that_an_item_replaces_is_revoked(app, delayq, signature, redis):
-    items = [Item((number,), {}, key=str(number), conflict="replace") for number in range(5)]
-    first = delayq.schedule_many(signature, items, at=FAR)
-
-    second = delayq.schedule_many(signature, items, at=LATER)
-
-    assert [told(one, app) for one in first.ids] == [
-        (states.REVOKED, f"replaced by {other}") for other in second.ids
-    ]
-    assert waiting(delayq).keys() == set(second.ids)
-    assert owed(redis) == 0
-
-
 @pytest.mark.parametrize("conflict", ["replace", "debounce"])
 def test_of_450_items_under_one_key_the_last_waits(app, delayq, signature, redis, conflict):
     items = numbered(450, key="k", conflict=conflict)

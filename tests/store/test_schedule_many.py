@@ -217,6 +217,3 @@ def test_a_template_is_sent_once_for_many(real_store):
     received(1)
 
     assert received(200) - received(100) < 100 * len(new("a").record.template)
-
-
-# A failing step schedules none of its entries.
