@@ -127,24 +127,17 @@ NESTED = {"nested": lambda add: group(group(add.s(1), add.s(2)), add.s(3) | add.
 @pytest.mark.parametrize(
     "what", ["group", "nested", "chain", "chord", "chain with chord", "starmap"]
 )
-def test_cancelling_a_canvas_revokes_every_part_and_makes_its_result_raise(app, add, what):
+@pytest.mark.parametrize("how", ["cancel", "revoke"])
+def test_cancelling_a_canvas_revokes_every_part_and_makes_its_result_raise(app, add, what, how):
     result = NESTED[what](add).delay_until(FAR)
 
-    result.cancel()
+    getattr(result, how)()
 
+    assert app.delayq.counts().scheduled == 0
     assert {AsyncResult(one, app=app).state for one in leaves(result)} == {"REVOKED"}
     assert {part.state for part in getattr(result, "results", [result])} == {"REVOKED"}
     with pytest.raises(TaskRevokedError):
         result.get(timeout=30)
-
-
-@pytest.mark.parametrize("what", ["group", "chain", "chord", "starmap"])
-def test_celery_s_revoke_of_a_canvas_s_result_cancels_it(add, delayq, what):
-    result = CANVASES[what](add).delay_until(FAR)
-
-    result.revoke()
-
-    assert delayq.counts().scheduled == 0
 
 
 def test_the_entry_goes_to_the_queue_that_the_canvas_was_given(add, delayq, redis):

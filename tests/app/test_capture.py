@@ -127,14 +127,6 @@ def test_a_retry_beyond_the_expiry_of_its_task_is_scheduled_with_a_warning(task,
     assert warned.startswith("task b: due at ")
 
 
-def test_a_retry_does_not_pass_on_the_due_time_of_the_first_run(task, capturing):
-    retry(task, headers={"delayq_due": 5, "trace": "x"})
-
-    headers = envelope(capturing.delayq, "r").headers
-    assert headers["delayq_due"] == to_ms(capturing.delayq.get("r").due)
-    assert headers["trace"] == "x"
-
-
 def test_two_captured_calls_with_one_id_are_a_conflict(task, capturing):
     task.apply_async((1,), task_id="a", eta=DUE)
 
@@ -171,14 +163,3 @@ def test_only_the_first_link_of_a_chain_is_scheduled(task, capturing, redis):
     assert held.args == (1,)
     assert held.id == result.parent.parent.id
     assert lists(redis) == {}
-
-
-def test_a_later_link_with_a_countdown_of_its_own_is_scheduled_when_it_is_sent(task, capturing):
-    signature = task.si(2).set(countdown=3600)
-
-    task.apply_async((1,), link=signature)
-
-    assert list(capturing.delayq.tasks()) == []
-    capturing.signature(json.loads(json.dumps(signature))).apply_async()
-    [held] = capturing.delayq.tasks()
-    assert held.args == (2,)

@@ -5,27 +5,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from celery_delayq import InvalidDueTime
-from celery_delayq.errors import NotADueTime
 from tests.app.support import redis_ms, to_ms
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
 UTC = timezone.utc
 A_MILLISECOND = timedelta(milliseconds=1)
-WHEN = datetime(2031, 5, 6, 7, 8, 9, 250_000, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    "when",
-    [WHEN.astimezone(ZoneInfo("Asia/Kathmandu")), WHEN.isoformat()],
-    ids=lambda when: type(when).__name__,
-)
-def test_each_way_to_say_a_time_gives_the_same_due_time(add, delayq, when):
-    result = add.delay_until(when, 1)
-
-    assert result.due == WHEN
-    assert delayq.get(result.id).due == WHEN
 
 
 @pytest.mark.parametrize("delay", [90, timedelta(seconds=90), timedelta(days=36_500)])
@@ -39,23 +24,6 @@ def test_a_relative_delay_counts_from_the_call_by_redis_s_clock(add, redis, dela
 
 
 # tests/unit/test_clock.py tries many more; here, one of each kind of error.
-@pytest.mark.parametrize(
-    ("method", "value", "error"),
-    [
-        ("delay_until", "tomorrow", InvalidDueTime),
-        ("delay_until", None, NotADueTime),
-        ("delay_for", 1e12, InvalidDueTime),
-        ("delay_for", None, NotADueTime),
-    ],
-)
-def test_a_value_that_is_not_a_time_is_refused_and_named(add, redis, method, value, error):
-    with pytest.raises(error) as caught:
-        getattr(add, method)(value, 1)
-
-    assert str(caught.value).startswith(f"{value!r} is not a due time; expected a")
-    assert not redis.exists("{delayq:0}:records", "{delayq:0}:due", "{delayq:0}:templates")
-
-
 BERLIN = ZoneInfo("Europe/Berlin")
 
 

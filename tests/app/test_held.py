@@ -8,8 +8,7 @@ import pytest
 from celery import Celery, chain, chord, group
 from celery.result import AsyncResult, GroupResult, result_from_tuple
 
-from celery_delayq import DelayQ, Outcome, ScheduledResult, State
-from celery_delayq.core.clock import from_ms
+from celery_delayq import DelayQ, ScheduledResult, State
 from celery_delayq.core.integration.results import word_of
 from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO
@@ -191,46 +190,35 @@ def test_a_custom_asyncresult_that_is_no_class_of_results_stays_as_it_is(make_ap
 # The result of a scheduled task.
 
 
-def test_the_result_of_an_id_is_what_its_call_returned(add, delayq):
-    first = add.delay_until(FAR, 1)
-
-    result = delayq.result(first.id)
-
-    assert isinstance(result, ScheduledResult)
-    assert isinstance(result, AsyncResult)
-    assert (result, result.due, result.state) == (first, first.due, "SCHEDULED")
-    assert result.reschedule(by=1)
-    assert delayq.get(first.id).due == result.due == from_ms((FAR + 1) * 1000)
-    assert result.cancel()
-    assert result.cancel() is Outcome.NOT_FOUND
-
-
 @pytest.mark.parametrize("ignore", [False, True])
 def test_the_result_of_a_task_that_ignores_results_says_so(app, add, delayq, ignore):
     first = add.apply_async((1,), ignore_result=ignore, delayq_at=FAR)
     assert delayq.result(first).ignored is ignore
 
 
-CANVASES = {
-    "group of one": lambda add: group([add.s(1)]),
-    "group": lambda add: group(add.s(number) for number in range(3)),
-    "chain": lambda add: chain(add.s(1), add.s(2)),
-    "chord": lambda add: chord([add.s(1), add.s(2)], add.s(3)),
+CALLS = {
+    "task": (lambda add: add.s(1), AsyncResult),
+    "group of one": (lambda add: group([add.s(1)]), GroupResult),
+    "group": (lambda add: group(add.s(number) for number in range(3)), GroupResult),
+    "chain": (lambda add: chain(add.s(1), add.s(2)), AsyncResult),
+    "chord": (lambda add: chord([add.s(1), add.s(2)], add.s(3)), AsyncResult),
 }
 
 
-@pytest.mark.parametrize("canvas", CANVASES.values(), ids=CANVASES)
-def test_the_result_of_a_group_has_its_members_and_of_another_canvas_is_its_last_task_s(
-    add, delayq, canvas
+@pytest.mark.parametrize(("call", "kind"), CALLS.values(), ids=CALLS)
+def test_the_result_of_an_id_is_what_its_call_returned_and_both_are_celery_s_and_scheduled_ones(
+    add, delayq, call, kind
 ):
-    first = delayq.schedule(canvas(add), at=FAR)
+    """A group's has its members; that of another canvas is its last task's."""
+    first = delayq.schedule(call(add), at=FAR)
 
     result = delayq.result(first.id)
 
-    assert (result, result.due) == (first, first.due)
-    assert result.state == "SCHEDULED"
-    kind = GroupResult if isinstance(first, GroupResult) else AsyncResult
-    assert isinstance(result, kind)
+    for one in (first, result):
+        assert isinstance(one, ScheduledResult)
+        assert isinstance(one, kind)
+        assert (one.state, one.status, one.due.timestamp()) == ("SCHEDULED", "SCHEDULED", FAR)
+    assert result == first
     assert getattr(result, "results", None) == getattr(first, "results", None)
     assert result.cancel()
 

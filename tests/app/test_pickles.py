@@ -3,14 +3,13 @@
 import base64
 import copy
 import dataclasses
-import json
 import pickle
 import pickletools
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery import chord, group
-from celery.result import AsyncResult, result_from_tuple
+from celery.result import AsyncResult
 
 from celery_delayq import Defer, Item, Outcome, ScheduledResult, State, errors
 from tests.app.conftest import app_with_results as app
@@ -78,17 +77,6 @@ def test_a_copy_in_another_app_s_turn_stays_with_its_own_app(app, add, delayq_ap
 
     for copied in (copy.copy(result), copy.deepcopy(result)):
         assert (copied.app, copied.backend, copied.state) == (app, result.backend, "SCHEDULED")
-
-
-@pytest.mark.parametrize("canvas", CANVASES.values(), ids=CANVASES)
-def test_a_result_from_its_tuple_is_found_in_the_store(app, add, canvas):
-    result = canvas(add).delay_until(FAR)
-    stored = json.loads(json.dumps(result.as_tuple()))
-
-    again = result_from_tuple(stored, app)
-
-    assert again == result
-    assert app.delayq.result(again).state == "SCHEDULED"
 
 
 def test_without_a_delayq_a_result_comes_back_as_celery_s(make_app, add):

@@ -1,13 +1,12 @@
 """Scheduling always returns one class, combined with any of Celery's result classes."""
 
 import pytest
-from celery import chord, group
-from celery.result import AsyncResult, GroupResult
+from celery import group
+from celery.result import GroupResult
 
-from celery_delayq import ScheduledResult
 from celery_delayq.core.integration.results import scheduled
 from tests.app.conftest import app_with_results as app
-from tests.app.support import FAR, LONG_AGO
+from tests.app.support import LONG_AGO
 
 __all__ = ["app"]
 
@@ -18,25 +17,6 @@ def stored(app, task_id, state):
     """A result whose task ended in this way."""
     app.backend.store_result(task_id, 1 if state == "SUCCESS" else ValueError(), state)
     return app.AsyncResult(task_id)
-
-
-@pytest.mark.parametrize(
-    ("canvas", "kind"),
-    [
-        (lambda add: add.s(1), AsyncResult),
-        (lambda add: add.s(1) | add.s(2), AsyncResult),
-        (lambda add: chord([add.s(1)], add.si(2)), AsyncResult),
-        (lambda add: group(add.s(1), add.s(2)), GroupResult),
-    ],
-    ids=["task", "chain", "chord", "group"],
-)
-def test_a_result_is_a_scheduled_one_and_celery_s_own(add, canvas, kind):
-    result = canvas(add).delay_until(FAR)
-
-    assert isinstance(result, ScheduledResult)
-    assert isinstance(result, kind)
-    assert result.due.timestamp() == FAR
-    assert (result.state, result.status) == ("SCHEDULED", "SCHEDULED")
 
 
 def test_a_group_is_pending_until_its_tasks_have_ended(app, add, delayq):

@@ -1,14 +1,11 @@
 """Queue, exchange and routing key: given at the call, by the task, or by the app's routes."""
 
-import json
-
 import pytest
 from kombu import Exchange, Queue
 
 from celery_delayq.core.message.outgoing import OutgoingMessage, dumps
 from celery_delayq.core.store.record import FORM, labels_for
 from tests.app.support import LONG_AGO, comparable, lists, noop
-from tests.support.shards import total
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
 
@@ -104,14 +101,6 @@ def test_a_named_exchange_delivers_to_the_queues_that_are_bound_to_it(
     }
 
 
-def test_a_message_that_no_queue_is_bound_for_is_kept(app, delayq):
-    app.send_task("add", (1,), task_id="a", exchange="x", routing_key="y", delayq_at=LONG_AGO)
-
-    delayq.hand_over()
-
-    assert delayq.state("a") is not None
-
-
 def test_a_fanout_without_listeners_reaches_none_and_is_done(delayq_app, url):
     fanout = Queue("mine", Exchange("news", type="fanout"))
     app = delayq_app(url, task_queues=[fanout])
@@ -122,39 +111,19 @@ def test_a_fanout_without_listeners_reaches_none_and_is_done(delayq_app, url):
     assert app.delayq.state(result.id) is None
 
 
-@pytest.mark.parametrize(
-    "queue",
-    [Queue("short", expires=60), Queue("short", queue_arguments={"x-expires": 60_000})],
-    ids=["expires", "x-expires"],
-)
-def test_a_queue_that_expires_is_left_to_kombu_which_knows_how(
-    make_app, delayq_app, url, redis, queue
-):
+def test_a_queue_that_expires_is_left_to_kombu_which_knows_how(make_app, delayq_app, url, redis):
+    """tests/relay has one that expires by an argument."""
+    queue = Queue("short", expires=60)
     make_app(url, task_queues=[queue]).send_task("add", (1,), queue=queue)
     ttl = redis.ttl("short")  # -1 with a kombu that lets no queue expire
     redis.flushall()
     app = delayq_app(url, task_queues=[queue])
     app.send_task("add", (1,), queue=queue, delayq_at=LONG_AGO)
 
-    assert total(redis.zcard, "relay") == 1
     assert app.delayq.hand_over() == 1
 
     assert redis.llen("short") == 1
     assert (redis.ttl("short") > 0) == (ttl > 0)
-
-
-def test_a_relayed_message_says_which_attempt_it_is(delayq_app, url, redis):
-    queue = Queue("all", TOPIC, routing_key="#")
-    app = delayq_app(url, task_queues=[queue])
-    app.send_task("add", (1,), queue=queue, delayq_at=LONG_AGO)
-
-    app.delayq.hand_over()
-
-    [raw] = redis.lrange("all", 0, -1)
-    headers = json.loads(raw)["headers"]
-    assert headers["delayq_attempt"] == 1
-    assert "delayq_redelivered" not in headers
-    assert headers["delayq_due"] == LONG_AGO * 1000
 
 
 # An entry carries labels that filters read: its task, and the queue that it was sent with.

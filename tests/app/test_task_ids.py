@@ -37,14 +37,11 @@ def schedule(request, add):
     return lambda name: request.param(add, 1, task_id=name)
 
 
-KINDS = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("given", "text"),
     [(Job.NIGHTLY, "nightly-report"), (NUMBER, str(NUMBER))],
     ids=["enum", "UUID"],
 )
-
-
-@KINDS
 @pytest.mark.operations
 def test_an_id_is_its_text_in_the_store_in_the_queue_and_as_a_name(
     schedule, delayq, redis, given, text
@@ -59,14 +56,6 @@ def test_an_id_is_its_text_in_the_store_in_the_queue_and_as_a_name(
     message = json.loads(only_message(redis)[1])
     assert message["headers"]["id"] == message["properties"]["correlation_id"] == text
     assert message["headers"]["root_id"] == text
-
-
-@KINDS
-@pytest.mark.operations
-def test_an_id_cancels_the_task_that_its_text_scheduled(add, delayq, given, text):
-    add.s(1).set(task_id=text).delay_until(FAR)
-
-    assert delayq.cancel(given)
 
 
 # Celery's backends wake a result only if its id is its message's.

@@ -3,8 +3,6 @@
 import functools
 import json
 import sys
-from collections import Counter
-from contextlib import contextmanager
 from itertools import count
 from types import FunctionType, MethodType
 
@@ -291,35 +289,3 @@ def test_of_two_messages_that_do_not_agree_no_other_is_made(
     found = [envelope(delayq, task_id).headers["origin"] for task_id in bulk.ids]
     assert found == [f"gen{number}" for number in range(len(ITEMS))]
     assert len(made_by_celery) == len(ITEMS)
-
-
-@contextmanager
-def counted(*functions):
-    """The number of calls of functions, counted without changing them."""
-    names, calls = {one.__code__: one.__name__ for one in functions}, Counter()
-
-    def notice(frame, event, _):
-        if event == "call" and frame.f_code in names:
-            calls[names[frame.f_code]] += 1
-
-    before = sys.getprofile()
-    sys.setprofile(notice)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(before)
-
-
-def test_celery_makes_every_message_of_single_calls_and_two_of_a_bulk_that_nothing_touches(
-    app, delayq
-):
-    task, items = plain_task(app), [((number,), {}) for number in range(450)]
-
-    with counted(AMQP.as_task_v2, Producer.publish) as single:
-        for _ in range(3):
-            task.delay_for(60, 1)
-    with counted(AMQP.as_task_v2, Producer.publish) as bulk:
-        delayq.schedule_many(task, items, after=60)
-
-    assert single == {"as_task_v2": 3, "publish": 3}
-    assert bulk == {"as_task_v2": 2, "publish": 2}

@@ -54,13 +54,6 @@ def test_the_old_state_of_an_id_is_gone_before_the_new_task_waits(app, add, task
     assert app.backend.get_state(task_id) == states.PENDING
 
 
-def test_the_new_task_s_result_is_stored_and_got(app, add, task_id):
-    app.backend.mark_as_done(task_id, "old")
-    result = add.apply_async((1,), delayq_at=FAR, task_id=task_id)
-    app.backend.mark_as_done(task_id, "new")
-    assert result.get(timeout=30) == "new"
-
-
 def test_a_get_does_not_read_a_message_of_the_cancelled_task(app, delayq, add, task_id):
     """This process is subscribed to the id, and the message of its REVOKED has arrived."""
     first = delayq.schedule(add.s(1).set(task_id=task_id), at=FAR)

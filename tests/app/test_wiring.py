@@ -7,11 +7,9 @@ import sys
 import pytest
 from celery import Celery, group
 from celery.app.amqp import AMQP, task_message
-from celery.app.control import Control
 
 from celery_delayq import DelayQ
 from tests.app.support import FAR, noop
-from tests.support.network import Listener
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.libraries
@@ -41,15 +39,6 @@ print("quiet")
     )
 
     assert (ran.stdout, ran.returncode) == ("quiet\n", 0), ran.stderr
-
-
-def test_making_one_opens_no_connection_and_reads_no_setting(make_app):
-    with Listener() as redis:
-        url = f"redis://127.0.0.1:{redis.port}/0"
-        app = make_app(url, url, delayq_batch_size="not read yet")
-        DelayQ(app)
-
-        assert redis.connections == 0
 
 
 def test_a_second_delayq_of_an_app_changes_nothing_and_serves_the_same_store(
@@ -85,25 +74,6 @@ def test_a_delayq_may_be_made_after_the_app_was_used(make_app, url, redis):
     app.control.revoke(task.delay_until(FAR, 3).id)
     assert delayq.counts().scheduled == 2
     delayq.close()
-
-
-def test_an_app_s_own_amqp_and_control_classes_stay_what_they_are(make_app, url, redis):
-    class OwnAMQP(AMQP):
-        mark = "amqp"
-
-    class OwnControl(Control):
-        mark = "control"
-
-    app = make_app(url)
-    app.amqp_cls, app.control_cls = OwnAMQP, OwnControl
-
-    DelayQ(app)
-
-    assert isinstance(app.amqp, OwnAMQP)
-    assert isinstance(app.control, OwnControl)
-    result = app.send_task("t", delayq_at=FAR)
-    assert app.delayq.get(result.id) is not None
-    app.delayq.close()
 
 
 def test_other_apps_are_as_they_were(make_app, delayq_app, url, redis):
