@@ -1,6 +1,6 @@
 """Every option of ``apply_async`` and ``send_task``, and what it does to a scheduled task.
 
-``test_every_option`` tries them; the reference has those that differ.
+``test_contract`` tries them; the reference has those that differ.
 """
 
 from __future__ import annotations

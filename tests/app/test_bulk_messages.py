@@ -20,8 +20,8 @@ from kombu import Exchange, Queue
 from celery_delayq import DelayQ
 from tests.app.bulk import ITEMS, both_ways, plain_task
 from tests.app.support import FAR, comparable
-from tests.app.test_contract_messages import OPTIONS as OF_CALLS
-from tests.app.test_contract_messages import SERIALIZERS
+from tests.app.test_contract import OPTIONS as OF_CALLS
+from tests.app.test_contract import SERIALIZERS
 from tests.support.shards import keys_of
 
 pytestmark = pytest.mark.libraries

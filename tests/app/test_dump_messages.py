@@ -8,9 +8,9 @@ from celery import chain, chord, group
 from kombu import Exchange, Queue
 
 from tests.app.support import FAR, LONG_AGO, lists
-from tests.app.test_contract_messages import ARGUMENTS as AS_SENT
-from tests.app.test_contract_messages import OPTIONS as OF_CALLS
-from tests.app.test_contract_messages import SERIALIZERS
+from tests.app.test_contract import ARGUMENTS as AS_SENT
+from tests.app.test_contract import OPTIONS as OF_CALLS
+from tests.app.test_contract import SERIALIZERS
 from tests.support.shards import SHARDS
 
 pytestmark = pytest.mark.libraries

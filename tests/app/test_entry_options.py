@@ -91,7 +91,7 @@ def test_options_of_schedule_override_those_of_the_signature(add, delayq):
     assert terms(delayq) == ("k", ("a",), None)
 
 
-# tests/unit/test_terms.py tries many more; here, one of each kind, end to end.
+# tests/unit/test_keys.py tries many more; here, one of each kind, end to end.
 WRONG = [
     ({"key": "a\0b"}, "delayq_key", "a\0b", "text of 1 to 255 bytes without NUL"),
     ({"max_wait": 5}, "delayq_max_wait", 5, "delayq_conflict='debounce' beside it"),

@@ -156,7 +156,7 @@ def test_the_event_of_a_renamed_part_has_its_new_name(app, add, delayq):
 
 @pytest.fixture
 def run_launch(app, delayq, redis):
-    from tests.app.test_canvas_launch import run_message, sent
+    from tests.app.test_canvas import run_message, sent
 
     def run():
         delayq.hand_over()

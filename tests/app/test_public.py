@@ -1,11 +1,13 @@
-"""The API of `DelayQ`: every public name is documented, and no other name is public."""
+"""The API of `DelayQ`: its names, their documentation, and its errors."""
 
 import inspect
 
 import pytest
+from kombu.exceptions import OperationalError
 
 import celery_delayq
-from celery_delayq import DelayQ
+from celery_delayq import DelayQ, errors
+from tests.unit.test_errors import SENTENCES
 
 METHODS = sorted(name for name, _ in inspect.getmembers(DelayQ, callable) if name[0] != "_")
 # The docstring of the class describes them once, for all methods that take a task.
@@ -49,3 +51,24 @@ def test_the_class_says_who_is_meant():
 def test_the_public_names_are_few():
     assert len(celery_delayq.__all__) <= 11
     assert all(hasattr(celery_delayq, name) for name in celery_delayq.__all__)
+
+
+# Each error survives Celery's handling of exceptions; tests/unit/test_errors.py has the rest.
+
+
+EXAMPLES = [error for error, _, _ in SENTENCES]
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_that_a_task_raised_is_read_from_the_result_backend(app, error):
+    stored = app.backend.prepare_exception(error, serializer="json")
+
+    read = app.backend.exception_to_python(stored)
+
+    assert type(read) is type(error)
+    assert str(read) == str(error)
+
+
+def test_the_store_out_of_reach_is_what_callers_of_celery_catch():
+    assert issubclass(errors.StoreUnavailable, OperationalError)
+    assert not issubclass(errors.StoreFull, OperationalError)

@@ -18,7 +18,7 @@ from celery_delayq.contrib.care.migration import formats as formats_of
 from celery_delayq.contrib.rules import beside_scanner, face
 from celery_delayq.errors import InvalidOption, UnreadableRecord
 from tests.app.support import FAR, LONG_AGO
-from tests.app.test_canvas_launch import run_message
+from tests.app.test_canvas import run_message
 from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
 from tests.versions import copies

@@ -1,13 +1,22 @@
-"""A canvas with a due time, through a real worker and a real result backend."""
+"""Canvases in real workers: their results, and their parts beside those of plain Celery."""
+
+import itertools
+import json
 
 import celery
 import pytest
 from celery import chain, chord, group
 
-from tests.support.waiting import PATIENCE
-from tests.worker.conftest import each_of
+from tests.support.waiting import PATIENCE, eventually
+from tests.worker import parts
+from tests.worker.conftest import each_of, wait_told
+from tests.worker.parts import SEEN, WAYS
 
 pytestmark = pytest.mark.libraries
+
+
+# A canvas with a due time, through a real worker and a real result backend.
+
 
 TIMEOUT = PATIENCE
 
@@ -59,3 +68,143 @@ NESTED = pytest.mark.skipif(
 )
 def test_a_canvas_has_its_result(project, make, result):
     assert make(Parts(project)).delay_for(0.1).get(timeout=TIMEOUT) == result
+
+
+# Each part of a canvas is sent as plain Celery sends it, from a web process and from a task.
+
+
+_runs = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def shop(broker_conf, standing):
+    """A worker that does not consume the app's default queue."""
+    default = "parts-rabbitmq" if broker_conf else "parts"
+    own = {"queue": f"{default}-own"}
+    other = {"queue": f"{default}-routed", "priority": 4}
+    conf = {
+        "task_default_queue": default,
+        "task_routes": {"part": own, "pickled": own, "applying": own, "routed": other},
+        "accept_content": ["json", "pickle"],
+        "task_queue_max_priority": 9,
+        **broker_conf,
+    }
+    queues = ",".join(f"{default}-{one}" for one in ("own", "routed", "set"))
+    project = standing(
+        "-P", "threads", "-c", "4", "-Q", queues, module="tests.worker.parts", **conf
+    )
+    project.default = default
+    project.parts = parts.define(project.app, project.default)
+    wait_told(project)
+    return project
+
+
+class Canvas:
+    """Makes the parts of one canvas."""
+
+    def __init__(self, shop):
+        self.run = str(next(_runs))
+        self.other = f"{shop.default}-set"
+        self._tasks = shop.parts
+        self.names = []
+
+    def __getattr__(self, task):
+        def made(name, *args):
+            self.names.append(name)
+            return self._tasks[task].s(*args, run=self.run, name=name)
+
+        return made
+
+
+CANVASES = {
+    "a chain": lambda c: chain(c.pickled("a", {1}), c.routed("b"), c.pickled("c")),
+    "a chain that begins elsewhere": lambda c: c.routed("a") | c.part("b"),
+    "a group": lambda c: group(c.routed("a"), c.pickled("b", {1, 2}), c.part("c")),
+    "a chord": lambda c: chord([c.pickled("a", {1}), c.routed("b")], c.part("c")),
+    "a chord that comes of a chain": lambda c: chain(
+        group(c.part("a"), c.routed("b")), c.part("c"), c.part("d")
+    ),
+    "a group in a chain": lambda c: chain(c.part("a"), group(c.part("b"), c.routed("c"))),
+    "chains and a chord in a group": lambda c: group(
+        chain(c.part("a"), c.routed("b")), chord([c.part("c"), c.part("d")], c.part("e"))
+    ),
+    "a chord in a chord": lambda c: chord(
+        [chord([c.part("a"), c.part("b")], c.part("c")), c.routed("d")], c.part("e")
+    ),
+    "options of parts": lambda c: group(
+        c.part("a").set(queue=c.other, priority=7, time_limit=60),
+        c.part("b", "secret").set(headers={"tenant": "blue"}, argsrepr="***", ignore_result=True),
+        c.part("c").set(routing_key=c.other, exchange=""),
+    ),
+    "options of a chain": lambda c: chain(c.part("a"), c.part("b")).set(queue=c.other, priority=6),
+    "options of a group": lambda c: group(c.part("a"), c.routed("b")).set(
+        queue=c.other, headers={"tenant": "red"}
+    ),
+    "options of a chord": lambda c: chord([c.part("a"), c.part("b")], c.part("c")).set(
+        queue=c.other, priority=2
+    ),
+    "stamps": lambda c: stamped(chain(c.part("a"), group(c.part("b"), c.routed("c")))),
+    "links": lambda c: group(linked(c.part("a"), c.routed("b")), c.part("c")),
+}
+
+
+def stamped(canvas):
+    canvas.stamp(day="monday")
+    return canvas
+
+
+def linked(sig, callback):
+    sig.link(callback)
+    return sig
+
+
+def by_a_web_process(_shop, canvas, way):
+    WAYS[way](canvas)
+
+
+def by_a_running_task(shop, canvas, way):
+    return shop.parts["applying"].delay(canvas, way).id
+
+
+@pytest.mark.parametrize("applied", [by_a_web_process, by_a_running_task])
+@pytest.mark.parametrize("what", CANVASES)
+def test_each_part_of_a_canvas_is_sent_as_plain_celery_sends_it(shop, what, applied):
+    assert sent(shop, what, "later", applied) == sent(shop, what, "plain", applied)
+
+
+def sent(shop, what, way, applied):
+    """The request that the run of each part saw, with names in place of ids."""
+    canvas = Canvas(shop)
+    made = CANVASES[what](canvas)
+    caller = applied(shop, made, way)
+
+    def all_seen():
+        found = shop.evidence.lrange(SEEN.format(canvas.run), 0, -1)
+        return found if len(found) >= len(canvas.names) else None
+
+    seen = [json.loads(one) for one in eventually(all_seen)]
+    return sorted((named(one, seen, caller) for one in seen), key=lambda one: one["name"])
+
+
+def named(part, seen, caller):
+    """A part, without what chance decides: ids, and which part of a chord's header ended last."""
+    groups = {}
+    for one in seen:
+        groups.setdefault(one["group"], []).append(one)
+
+    def who(task_id):
+        if task_id in (caller, None, part["id"]):
+            return {caller: "the caller", None: None, part["id"]: "itself"}[task_id]
+        [one] = [one for one in seen if one["id"] == task_id]
+        return one["name"] if one["group"] is None else all_of(one["group"])
+
+    def all_of(group):
+        return group and sorted(one["name"] for one in groups[group])
+
+    told = {name: value for name, value in part.items() if name != "id"}
+    told.update(root=who(part["root"]), parent=who(part["parent"]), group=all_of(part["group"]))
+    if isinstance(told["parent"], list):
+        before = [one for one in seen if one["name"] in told["parent"]]
+        told["sender"] = part["sender"] in {one["task"] for one in before} or part["sender"]
+        told["root"] = part["root"] in {one["root"] for one in before} or told["root"]
+    return told

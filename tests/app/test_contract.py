@@ -1,21 +1,32 @@
-"""A delivered message equals the one that kombu would have pushed, to the byte of its body.
+"""A delivered message is the one that kombu would have pushed: its body, its list, its options.
 
-Each call is made three times: the store keeps the first message whole, and only the differences
+Most calls are made three times: the store keeps the first message whole, and only the differences
 of those that follow.
 """
 
+import hashlib
+import hmac
 import importlib.util
+import inspect
 import json
 from datetime import datetime, timezone
 from itertools import product
 
 import pytest
-from kombu import Exchange, Queue
+from celery import Celery
+from celery.app.amqp import AMQP
+from celery.app.task import Task
+from kombu import Exchange, Producer, Queue, serialization
 from kombu.compression import _aliases, encoders
+from kombu.serialization import registry
 
+from celery_delayq.errors import InvalidOption
+from tests.app.options_of_celery import IN_MESSAGE, described
 from tests.app.support import LONG_AGO, comparable, lists
+from tests.support.shards import keys_of
 
 pytestmark = pytest.mark.libraries
+
 
 # Installed serializers only: msgpack and yaml are separate packages, and so are some codecs.
 SERIALIZERS = ["json", "pickle", *filter(importlib.util.find_spec, ("yaml", "msgpack"))]
@@ -147,7 +158,7 @@ def test_ids_of_any_kind_are_where_kombu_would_have_put_them(both):
 
 LINK = {"task": "next", "args": [], "kwargs": {}, "options": {}}
 
-# Each option that options_of_celery.py says is in the message; see test_every_option.py.
+# Each option that options_of_celery.py says is in the message; see the last section.
 OPTIONS = {
     "priority": {"priority": 7},
     "priority that is no number": {"priority": "high"},
@@ -247,3 +258,222 @@ def test_every_message_has_a_delivery_tag_of_its_own(delayq_app, url, redis, tas
 
     tags = {json.loads(raw)["properties"]["delivery_tag"] for raw in redis.lrange("celery", 0, -1)}
     assert len(tags) == 20
+
+
+# A body leaves the queue as it entered it, for kombu's consumers and for signed messages.
+
+
+KEY = b"key of this test"
+
+
+def _sign(data):
+    body = json.dumps(data).encode()
+    return hmac.digest(KEY, body, hashlib.sha256) + b"\xff\x00\n" + body
+
+
+def _verify(signed):
+    signature, body = signed[:32], signed[35:]
+    assert hmac.compare_digest(signature, hmac.digest(KEY, body, hashlib.sha256))
+    return json.loads(body)
+
+
+@pytest.fixture
+def signed():
+    """A serializer that signs its bytes, as Celery's `auth` does with certificates."""
+    serialization.register("signed", _sign, _verify, "application/x-signed", "binary")
+    yield "signed"
+    serialization.unregister("signed")
+    registry._disabled_content_types.discard("application/x-signed")
+
+
+@pytest.fixture
+def received():
+    """The message that a consumer of kombu gets from a queue."""
+
+    def receive(app, queue="celery"):
+        with app.connection_for_read() as connection:
+            simple = connection.SimpleQueue(queue, no_ack=True)
+            message = simple.get_nowait()
+            simple.close()
+        return message
+
+    return receive
+
+
+def test_a_signed_body_is_read_and_edited_and_its_signature_still_holds_after_the_hand_over(
+    delayq_app, url, signed, received
+):
+    app = delayq_app(url, accept_content=["signed"], task_serializer="signed")
+    app.send_task("add", ("ü", 2**70, 0.1), {"y": [None]}, task_id="a", delayq_at=LONG_AGO)
+    assert app.delayq.get("a").args == ("ü", 2**70, 0.1)
+    assert app.delayq.edit("a", args=["ü", 5])
+    task = app.delayq.get("a")
+
+    app.delayq.hand_over()
+
+    assert (task.args, task.kwargs) == (("ü", 5), {"y": [None]})
+    message = received(app)
+    message.accept = {"application/x-signed"}
+    assert message.payload[:2] == [[*task.args], task.kwargs]
+
+
+OF_ALL = {
+    "nothing": {},
+    "limits": {"time_limit": 30, "shadow": "another name", "ignore_result": True, "retries": 4},
+    "compressed": {"compression": "zlib"},
+    "stamped": {"stamped_headers": ["who"], "who": "me"},
+    "of this package": {"delayq_once": True, "delayq_capture": True},
+}
+
+
+@pytest.mark.parametrize("name", OF_ALL)
+def test_options_that_all_calls_share_take_no_room_in_a_record(app, redis, name):
+    for task_id in "ab":
+        app.send_task("add", task_id=task_id, delayq_after=60, **OF_ALL[name])
+
+    differing = redis.hget(keys_of("b")["records"], "b").split(b"\n")
+    # From the end: the numbers in front may contain any byte.
+    assert differing[-3:-1] == [b'"()"', b'"{}"']
+
+
+# A message goes to the same list to which kombu would have pushed it.
+
+
+STEPS = [
+    pytest.param({}, id="default"),
+    pytest.param({"priority_steps": list(range(10))}, id="every"),
+    pytest.param({"priority_steps": [0, 5]}, id="two"),
+    pytest.param({"priority_steps": [2, 4, 8]}, id="no-zero"),
+    pytest.param({"sep": ":"}, id="sep"),
+    pytest.param({"global_keyprefix": "shop-"}, id="prefix"),
+    pytest.param({"global_keyprefix": "{s}:", "sep": "/", "priority_steps": [0, 1, 9]}, id="all"),
+]
+PRIORITIES = [None, *range(10), -1, 10, 255]
+NAMES = ["mail", "a b", "kö/ü:{x}", "*?[a]", "9:x", "\x06\x16 3", "x" * 300, "日本"]
+
+
+@pytest.fixture
+def sent_to(make_app, delayq_app, url, redis, store):
+    """The lists filled by the same calls, through plain Celery and through the store."""
+
+    def both(options, calls):
+        conf = {"broker_transport_options": options, "task_create_missing_queues": True}
+        plain = make_app(url, **conf)
+        for call in calls:
+            plain.send_task("add", (1,), **call)
+        by_kombu = {key: len(messages) for key, messages in lists(redis).items()}
+        redis.flushall()
+        held = delayq_app(url, delayq_url=store, **conf)
+        for call in calls:
+            held.send_task("add", (1,), delayq_at=LONG_AGO, **call)
+        assert lists(redis) == {}
+        assert held.delayq.hand_over() == len(calls)
+        return by_kombu, {key: len(messages) for key, messages in lists(redis).items()}
+
+    return both
+
+
+@pytest.mark.parametrize("options", STEPS)
+def test_every_priority_goes_to_the_list_that_kombu_pushes_to(sent_to, options):
+    calls = [{} if priority is None else {"priority": priority} for priority in PRIORITIES]
+    by_kombu, by_store = sent_to(options, calls)
+    assert by_store == by_kombu
+    assert len(by_kombu) > 1
+
+
+@pytest.mark.parametrize("options", [{}, {"global_keyprefix": "p:"}], ids=["bare", "prefix"])
+def test_odd_queue_names_reach_the_list_that_kombu_pushes_to(sent_to, options):
+    calls = [{"queue": name, "priority": step} for name in NAMES for step in (0, 9)]
+    by_kombu, by_store = sent_to(options, calls)
+    assert by_store == by_kombu
+    assert len(by_kombu) == len(calls)
+
+
+@pytest.mark.parametrize("default", [None, 0, 6])
+def test_the_default_priority_of_the_app_is_kept(make_app, delayq_app, url, redis, default):
+    conf = {"task_default_priority": default}
+    for app, options in ((make_app(url, **conf), {}), (delayq_app(url, **conf), {"delayq_at": 0})):
+
+        @app.task(name="add")
+        def add(x):
+            return x
+
+        add.apply_async((1,), **options)
+    app.delayq.hand_over()
+
+    [messages] = lists(redis).values()
+    assert len(messages) == 2
+
+
+# Each option of Celery's calls is tried in a scheduled one; one that Celery adds is noticed.
+
+
+OF_PUBLISHING = {"immediate": True, "event_dispatcher": object()}
+
+
+def options_of(app):
+    """The options that a call may have, by the functions of Celery and kombu that take them."""
+    sender = AMQP(app)._create_task_sender()
+    functions = (Task.apply_async, Celery.send_task, AMQP.as_task_v2, sender, Producer.publish)
+    return {
+        name
+        for function in functions
+        for name, one in inspect.signature(function).parameters.items()
+        if one.kind is not one.VAR_KEYWORD
+    } - {"self", "message"}
+
+
+def test_each_option_that_celery_has_is_described(app):
+    unknown = options_of(app) - described().keys()
+
+    assert not unknown, (
+        f"Celery or kombu takes new options: {unknown}. Schedule a call with each on Redis and on "
+        "RabbitMQ, beside a plain call. If it is in the message, add it to OPTIONS of "
+        "this module; if it is dropped, leave captured calls to Celery and refuse "
+        "others (_OF_PUBLISHING in intercept.py). Then describe it in options_of_celery.py."
+    )
+
+
+def test_each_option_that_a_message_has_is_compared_with_celery_s():
+    in_message = {name for name, said in described().items() if said == IN_MESSAGE}
+    compared = {name for options in OPTIONS.values() for name in options}
+    # Compared with values that differ in each call, or elsewhere.
+    elsewhere = {"args", "kwargs", "task_id", "serializer", "compression", "correlation_id"}
+
+    assert in_message <= compared | elsewhere
+    assert OWN  # headers, ids and texts that no other call has
+
+
+@pytest.mark.parametrize("name", OF_PUBLISHING)
+def test_an_option_of_publishing_leaves_a_captured_call_to_celery(delayq_app, url, redis, name):
+    app = delayq_app(url, delayq_capture_eta=True)
+
+    app.send_task("t", countdown=3000, **{name: OF_PUBLISHING[name]})
+
+    assert (app.delayq.counts().scheduled, len(lists(redis)[b"celery"])) == (0, 1)
+
+
+@pytest.mark.parametrize("name", OF_PUBLISHING)
+def test_an_option_of_publishing_is_refused_in_a_scheduled_call(app, delayq, name):
+    with pytest.raises(InvalidOption, match=f"^{name} is .*; expected none: the call publishes no"):
+        app.send_task("t", delayq_after=3000, **{name: OF_PUBLISHING[name]})
+
+    assert delayq.counts().scheduled == 0
+
+
+def test_the_timezone_of_a_countdown_is_taken_and_is_in_no_message(app, delayq, redis):
+    app.send_task("t", delayq_after=0, timezone=timezone.utc)
+
+    delayq.hand_over()
+
+    (message,) = lists(redis)[b"celery"]
+    assert b"timezone" not in message
+
+
+def test_entities_that_a_call_declares_exist_once_it_is_delivered(app, delayq, redis):
+    app.send_task("t", delayq_after=0, **OPTIONS["declared"])
+
+    delayq.hand_over()
+
+    assert redis.exists("_kombu.binding.of-audits")
+    assert len(lists(redis)[b"celery"]) == 1
