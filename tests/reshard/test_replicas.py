@@ -69,13 +69,8 @@ def app(pair):
 
 
 @pytest.fixture
-def reshard(pair):
-    def run(delayq, shards):
-        pair.client.hset(META, "timeout", 1)  # no call lasts longer
-        with contextlib.closing(Resharding(delayq.services)) as one:
-            return one.run(shards)
-
-    return run
+def raw(pair):
+    return pair.client
 
 
 @pytest.fixture
@@ -84,13 +79,6 @@ def filled(app):
     delayq = app(1)
     for number in range(TASKS):
         delayq.app.send_task("t", task_id=f"id-{number}", delayq_at=FAR)
-
-
-@pytest.mark.usefixtures("filled")
-def test_a_replica_has_all_tasks_when_a_resharding_ends(app, reshard, pair):
-    assert reshard(app(1, 1, 2.0), 3)
-    shards = [Keys("delayq", number, 3)["records"] for number in range(3)]
-    assert sum(map(pair.replicas[0].client().hlen, shards)) == TASKS
 
 
 @pytest.mark.usefixtures("filled")

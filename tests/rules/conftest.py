@@ -11,7 +11,7 @@ __all__ = ["delayq", "delayq_app", "redis", "redis_client", "url"]
 
 @pytest.fixture
 def app(delayq_app, url):
-    app = delayq_app(url, delayq_history=50)
+    app = delayq_app(url, delayq_history=50, delayq_undo=(3600, 100))
 
     @app.task(name="report")
     def report(tenant=0):

@@ -207,7 +207,9 @@ def long_ago(app, redis):
         set_fields(redis, rule.name, since=lambda ms: str(int(ms) - 2 * 86_400_000))
 
 
-def test_beat_leaves_a_rule_alone_and_sends_all_others(app, beat, redis):
+def test_beat_leaves_a_rule_alone_and_sends_all_others_also_while_the_store_is_away(
+    app, beat, redis, go_away
+):
     app = app(a=ENTRY)
     named(app)
     long_ago(app, redis)
@@ -218,6 +220,11 @@ def test_beat_leaves_a_rule_alone_and_sends_all_others(app, beat, redis):
         scheduler.apply_async(entry_of(app, name), advance=False)
     assert sent == ["b", "b"]
 
+    go_away(lambda: None)
+    for name in ("a", "b"):
+        scheduler.apply_entry(entry_of(app, name))
+    assert sent == ["b"] * 3
+
 
 def test_the_slot_in_which_a_rule_was_set_is_still_sent(app, beat):
     app = app(a=ENTRY)
@@ -225,19 +232,6 @@ def test_the_slot_in_which_a_rule_was_set_is_still_sent(app, beat):
     scheduler, sent = beat(app)
     scheduler.apply_entry(entry_of(app))  # its slot is the minute that has begun
     assert sent == ["a"]
-
-
-def test_while_the_store_is_away_an_entry_that_was_a_rule_is_not_sent(app, beat, redis, go_away):
-    app = app(a=ENTRY)
-    named(app)
-    long_ago(app, redis)
-    scheduler, sent = beat(app)
-    scheduler.apply_entry(entry_of(app))
-
-    go_away(lambda: None)
-    for name in ("a", "b"):
-        scheduler.apply_entry(entry_of(app, name))
-    assert sent == ["b"]
 
 
 def test_a_store_that_is_away_is_not_asked_for_each_entry(app, beat, go_away, monkeypatch):
@@ -281,17 +275,7 @@ def test_beat_takes_over_the_slots_of_a_rule_that_is_an_interval(app, beat, redi
     assert (sent, scheduler._heap) == ([], None)
 
 
-def test_a_removed_rule_is_sent_by_beat_again(app, beat, redis):
-    app = app(a=ENTRY)
-    named(app)
-    long_ago(app, redis)
-    app.delayq.rule("a").remove()
-    scheduler, sent = beat(app)
-    scheduler.apply_entry(entry_of(app))
-    assert sent == ["a"]
-
-
-def test_the_guard_is_set_when_a_beat_process_begins(app, redis):
+def test_a_beat_process_that_begins_leaves_a_rule_alone_until_that_is_removed(app, redis):
     app = app(a=ENTRY)
     named(app)
     long_ago(app, redis)

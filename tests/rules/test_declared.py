@@ -92,8 +92,13 @@ def test_declared_is_true_or_false(process):
 # What is declared.
 
 
-def test_what_a_worker_says_before_it_is_ready_is_declared(process):
-    assert process().every("r").begin().found() == (NOON, True)
+def test_what_a_worker_says_before_it_is_ready_is_declared_and_stays_so_if_others_say_the_same(
+    process,
+):
+    worker = process().every("r").begin()
+    assert worker.found() == (NOON, True)
+    process().every("r")
+    assert worker.found() == (NOON, True)
 
 
 @pytest.mark.parametrize("says", ["web", "late", "exception", "exception then", "tenant"])
@@ -117,12 +122,6 @@ def test_a_rule_that_another_process_said_first_is_declared_once_a_worker_names_
     assert web.found() == (NOON, False)
     worker.begin()
     assert web.found() == (NOON, True)
-
-
-def test_another_process_that_says_the_same_leaves_it_declared(process):
-    worker = process().every("r").begin()
-    process().every("r")
-    assert worker.found() == (NOON, True)
 
 
 def test_the_exception_is_one_also_if_the_rule_was_declared_before(process):

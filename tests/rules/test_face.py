@@ -217,19 +217,29 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 
 
-def in_the_past(redis, name, **span):
-    """Let a rule be set earlier than it was."""
-    ms = round(timedelta(**span).total_seconds() * 1000)
-    set_fields(redis, name, **{"from": lambda text: str(int(text) - ms)})
+@pytest.fixture
+def late(delayq, report, redis):
+    """Set the rule r, which began two hours ago and has not written its last slot."""
+
+    def late(signature=None, **options):
+        every(delayq, "r", signature or report.s(7), HOUR, **options)
+        set_back(delayq, redis, "r", hours=1)
+        set_fields(redis, "r", **{"from": lambda ms: str(int(ms) - 2 * 3_600_000)})
+
+    return late
 
 
 # The next runs.
 
 
-def test_a_run_that_was_moved_is_shown_at_its_new_time(delayq, rule):
+def test_a_run_that_was_moved_is_shown_at_its_new_time_and_alone_if_the_rule_is_paused(
+    delayq, rule
+):
     [task] = delayq.tasks()
     delayq.reschedule(task.id, by=60)
     assert delayq.rule("r").next == (task.due + MINUTE, *rule.next[1:])
+    rule.pause()
+    assert delayq.rule("r").next == (task.due + MINUTE,)
 
 
 def test_what_is_shown_as_next_is_what_comes_whatever_the_jitter(delayq, report):
@@ -249,13 +259,6 @@ def test_a_cancelled_run_is_not_shown_as_next(delayq, rule):
     assert delayq.rule("r").next[:2] == rule.next[1:]
 
 
-def test_a_paused_rule_shows_only_a_run_that_somebody_moved(delayq, rule):
-    [task] = delayq.tasks()
-    delayq.reschedule(task.id, by=60)
-    rule.pause()
-    assert delayq.rule("r").next == (task.due + MINUTE,)
-
-
 def test_a_task_of_a_user_with_the_tag_of_a_rule_is_no_run_of_it_and_stays(delayq, report, rule):
     report.s(1).set(delayq_tags=["every:r"]).delay_for(60)
     assert delayq.rule("r").next == rule.next
@@ -268,10 +271,8 @@ def test_a_task_of_a_user_with_the_tag_of_a_rule_is_no_run_of_it_and_stays(delay
 # The last one.
 
 
-def test_after_a_pause_and_a_resume_the_last_run_is_the_one_that_was(delayq, report, redis):
-    every(delayq, "r", report.s(7), HOUR)
-    set_back(delayq, redis, "r", hours=1)
-    in_the_past(redis, "r", hours=2)
+def test_after_a_pause_and_a_resume_the_last_run_is_the_one_that_was(delayq, late):
+    late()
     write(delayq)
     delayq.hand_over()
     before = delayq.rule("r").last_run()
@@ -293,29 +294,23 @@ def test_a_rule_of_which_no_run_was_due_since_it_was_set_has_none(delayq, rule):
     assert delayq.rule("r").last_run() is None
 
 
-def test_a_run_that_was_too_late_is_shown_as_missed(delayq, report, redis):
-    every(delayq, "r", report.s(7), HOUR, missed="none")
-    set_back(delayq, redis, "r", hours=1)
-    in_the_past(redis, "r", hours=2)
+def test_a_run_that_was_too_late_is_shown_as_missed(delayq, late):
+    late(missed="none")
     write(delayq)
     assert delayq.rule("r").last_run().what == "missed"
 
 
 def test_a_slot_that_met_the_holder_of_its_key_is_counted_and_shown_as_held(
-    delayq, report, redis, omitted
+    delayq, report, late, omitted
 ):
-    every(delayq, "r", report.s(7).set(delayq_key="k"), HOUR)
-    set_back(delayq, redis, "r", hours=1)
-    in_the_past(redis, "r", hours=2)
+    late(report.s(7).set(delayq_key="k"))
     report.s().set(delayq_key="k").delay_for(3600)
     write(delayq)
     assert (delayq.rule("r").last_run().what, omitted) == ("held", [(1, "held")])
 
 
-def test_a_run_that_a_person_skipped_is_shown_as_skipped(delayq, report, redis):
-    every(delayq, "r", report.s(7), HOUR)
-    set_back(delayq, redis, "r", hours=1)
-    in_the_past(redis, "r", hours=2)
+def test_a_run_that_a_person_skipped_is_shown_as_skipped(delayq, late):
+    late()
     write(delayq)
     [task] = [task for task in delayq.tasks() if task.due <= now(delayq)]
     assert delayq.rule("r").skip() == (task.id, task.due)
@@ -325,7 +320,9 @@ def test_a_run_that_a_person_skipped_is_shown_as_skipped(delayq, report, redis):
 # Overdue.
 
 
-def test_a_slot_that_no_worker_has_written_is_overdue(delayq, report, redis):
+def test_a_slot_that_no_worker_has_written_is_overdue_unless_the_rule_is_paused(
+    delayq, report, redis
+):
     every(delayq, "r", report.s(7), MINUTE)
     assert delayq.rule("r").overdue is None
     last = set_back(delayq, redis, "r", minutes=3)
@@ -333,6 +330,9 @@ def test_a_slot_that_no_worker_has_written_is_overdue(delayq, report, redis):
     assert last < found <= last + MINUTE
     write(delayq)
     delayq.hand_over()
+    assert delayq.rule("r").overdue is None
+    delayq.rule("r").pause()
+    set_back(delayq, redis, "r", minutes=3)
     assert delayq.rule("r").overdue is None
 
 
@@ -344,13 +344,6 @@ def test_a_run_that_no_worker_has_delivered_is_overdue_unless_it_is_paused(delay
     assert delayq.rule("r").overdue == over
     delayq.pause(task="report")
     delayq.hand_over()
-    assert delayq.rule("r").overdue is None
-
-
-def test_a_paused_rule_is_not_overdue(delayq, report, redis):
-    rule = every(delayq, "r", report.s(7), MINUTE)
-    rule.pause()
-    set_back(delayq, redis, "r", minutes=3)
     assert delayq.rule("r").overdue is None
 
 

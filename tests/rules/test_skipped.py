@@ -13,17 +13,6 @@ from tests.rules.support import DAILY, HOUR, every, now, runs, set_fields, wake,
 MINUTE = timedelta(minutes=1)
 
 
-@pytest.fixture
-def app(delayq_app, url):
-    app = delayq_app(url, delayq_history=50, delayq_undo=(3600, 100))
-
-    @app.task(name="report")
-    def report(tenant=0):
-        pass
-
-    return app
-
-
 def coming(delayq):
     return delayq.rule("r").next
 

@@ -9,7 +9,6 @@ import tarfile
 import venv
 import zipfile
 from email import message_from_string
-from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -34,10 +33,8 @@ def run(*command, cwd):
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, *PIP, "wheel", "--no-deps", "-w", folder, ROOT, cwd=folder)
-    return next(folder.glob("celery_delayq-*.whl"))
+def wheel(built):
+    return next(built.glob("celery_delayq-*.whl"))
 
 
 @pytest.fixture
@@ -45,14 +42,6 @@ def empty_environment(tmp_path):
     folder = tmp_path / "empty"
     venv.create(folder, with_pip=False)
     return folder / "bin" / "python"
-
-
-def metadata(wheel, name):
-    with zipfile.ZipFile(wheel) as archive:
-        found = next(
-            member for member in archive.namelist() if member.endswith(f".dist-info/{name}")
-        )
-        return archive.read(found).decode()
 
 
 def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel):
@@ -67,8 +56,8 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel):
     assert {f"celery_delayq/contrib/metrics/{name}" for name in monitoring} <= packed
 
 
-def test_celery_with_redis_is_all_it_depends_on(wheel):
-    required = Parser().parsestr(metadata(wheel, "METADATA")).get_all("Requires-Dist")
+def test_celery_with_redis_is_all_it_depends_on(built):
+    required = metadata_of(built).get_all("Requires-Dist")
     assert [line for line in required if "extra ==" not in line] == ["celery[redis]>=5.4"]
 
 
