@@ -1,22 +1,6 @@
 """Helpers for the tests of keys and conflicts."""
 
-from tests.app.support import FAR
 from tests.support.shards import total
-
-EARLIER, LATER = FAR - 60, FAR + 60
-
-# FAR is the due time of the task that is there already.
-KEEPING = {
-    "keep": {"conflict": "keep", "at": EARLIER},
-    "earliest": {"conflict": "earliest", "at": LATER},
-    "latest": {"conflict": "latest", "at": EARLIER},
-}
-REPLACING = {
-    "replace": {"conflict": "replace", "at": LATER},
-    "earliest": {"conflict": "earliest", "at": EARLIER},
-    "latest": {"conflict": "latest", "at": LATER},
-    "debounce": {"conflict": "debounce", "at": LATER},
-}
 
 
 def waiting(delayq):

@@ -9,7 +9,7 @@ from celery.result import AsyncResult, GroupResult
 from celery.signals import task_revoked
 
 from celery_delayq import AlreadyScheduled, Outcome
-from tests.app.conflicts import KEEPING, REPLACING, owed, told, waiting
+from tests.app.conflicts import owed, told, waiting
 from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR
 
@@ -41,11 +41,8 @@ def test_a_key_that_is_taken_is_refused(add, delayq, holder):
     assert waiting(delayq) == {holder.id: (1,)}
 
 
-@pytest.mark.parametrize("way", KEEPING)
-def test_a_call_returns_the_task_that_is_kept(add, delayq, redis, revoked, way):
-    holder = delayq.schedule(add.s(1), at=FAR, key="k")
-
-    kept = delayq.schedule(add.s(2), key="k", **KEEPING[way])
+def test_a_call_returns_the_task_that_is_kept(add, delayq, redis, holder, revoked):
+    kept = delayq.schedule(add.s(2), at=FAR - 60, key="k", conflict="keep")
 
     assert (kept.id, kept.due, kept.existed) == (holder.id, holder.due, True)
     assert not holder.existed
@@ -56,14 +53,11 @@ def test_a_call_returns_the_task_that_is_kept(add, delayq, redis, revoked, way):
     assert holder.state == states.REVOKED
 
 
-@pytest.mark.parametrize("way", REPLACING)
-def test_a_replaced_task_is_revoked_and_names_its_replacement(add, delayq, redis, revoked, way):
-    holder = delayq.schedule(add.s(1), at=FAR, key="k")
-
-    new = delayq.schedule(add.s(2), key="k", **REPLACING[way])
+def test_a_replaced_task_is_revoked_and_names_its_replacement(add, delayq, redis, holder, revoked):
+    new = delayq.schedule(add.s(2), at=FAR + 60, key="k", conflict="replace")
 
     assert not new.existed
-    assert new.due.timestamp() == REPLACING[way]["at"]
+    assert new.due.timestamp() == FAR + 60
     assert waiting(delayq) == {new.id: (2,)}
     assert told(holder.id, add.app) == (states.REVOKED, f"replaced by {new.id}")
     assert revoked == [holder.id]
@@ -84,11 +78,6 @@ def test_an_id_that_celery_gave_out_is_revoked_where_another_is_kept(
     assert told(holder.id, add.app)[0] == states.PENDING
     assert revoked == [result.id]
     assert owed(redis) == 0
-
-
-def test_an_id_that_a_signature_brings_is_revoked_as_well(app, add, holder):
-    add.s(2).set(task_id="mine", delayq_key="k", delayq_conflict="keep").delay_until(FAR)
-    assert told("mine", app) == (states.REVOKED, f"kept {holder.id}")
 
 
 def test_a_task_that_ignores_results_has_no_revocation_stored(app, add, delayq, redis):
@@ -127,46 +116,16 @@ def test_a_caller_that_waits_over_rpc_gets_the_revocation_too(delayq_app, url):
         assert str(caught.value) == why
 
 
-# The same id, without a key.
+def test_debounce_puts_it_off_by_max_wait_since_the_first_call_at_most(add, delayq):
+    options = {"key": "k", "conflict": "debounce", "max_wait": 60}
+    first = delayq.schedule(add.s(1), after=30, **options)
+    created = delayq.get(first.id).created
 
+    delayq.schedule(add.s(2), after=3600, **options)
 
-def test_a_task_of_the_same_id_is_kept_and_not_revoked(app, add, delayq):
-    first = add.s(1).set(task_id="a").delay_until(FAR)
-
-    again = delayq.schedule(add.s(2).set(task_id="a"), at=FAR, conflict="keep")
-    add.apply_async((3,), task_id="a", delayq_at=FAR, delayq_conflict="keep")
-
-    assert (again.id, again.due, again.existed) == ("a", first.due, True)
-    assert waiting(delayq) == {"a": (1,)}
-    assert first.state == "SCHEDULED"
-    assert told("a", app)[0] == states.PENDING
-
-
-def test_a_task_of_the_same_id_is_replaced_and_not_revoked(app, add, delayq, revoked):
-    add.s(1).set(task_id="a").delay_until(FAR)
-
-    again = delayq.schedule(add.s(2).set(task_id="a"), at=FAR, conflict="replace")
-
-    assert not again.existed
-    assert waiting(delayq) == {"a": (2,)}
-    assert told("a", app)[0] == states.PENDING
-    assert revoked == []
-
-
-@pytest.mark.parametrize("wait", [60, timedelta(minutes=1)])
-def test_debounce_puts_it_off_by_max_wait_since_the_first_call_at_most(add, delayq, wait):
-    for number, after in enumerate((30, 3600, 3600)):
-        last = delayq.schedule(
-            add.s(number), after=after, key="k", conflict="debounce", max_wait=wait
-        )
-        if not number:
-            created = delayq.get(last.id).created
-
-    task = delayq.get(last.id)
-    assert task.args == (2,)
-    assert task.created == created
+    task = delayq.get(key="k")
+    assert (task.args, task.created) == ((2,), created)
     assert timedelta(0) <= task.due - created - timedelta(minutes=1) <= timedelta(milliseconds=1)
-    assert last.due == task.due
 
 
 # The key of a canvas.

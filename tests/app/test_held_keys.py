@@ -1,7 +1,6 @@
 """`unique_until` and `unique_for`: how a key is held, the task that holds it, and one behind it."""
 
 import json
-from datetime import timedelta
 
 import pytest
 from celery import chain, group
@@ -11,12 +10,11 @@ from celery_delayq.core.clock import from_ms
 from celery_delayq.core.store import State
 from celery_delayq.errors import InvalidOption, KeyHeld
 from tests.app.conftest import app_with_results as app
-from tests.app.support import FAR, LONG_AGO
+from tests.app.support import FAR, LONG_AGO, noop
 from tests.support.shards import keys_of
 
 __all__ = ["app"]
 
-HOUR = 3_600_000
 UNTIL = {"key": "k", "unique_until": "finished"}
 
 
@@ -27,23 +25,6 @@ def hold(delayq):
     return extras.key, extras.hold
 
 
-SAID = {
-    "nothing": ({}, ""),
-    "delivered": ({"unique_until": "delivered"}, ""),
-    "finished": ({"unique_until": "finished"}, f"f{HOUR}"),
-    "finished, at most": ({"unique_until": "finished", "unique_for": 5}, "f5000"),
-    "a window": ({"unique_for": timedelta(milliseconds=1)}, "w1"),
-    "a window, too": ({"unique_until": "delivered", "unique_for": 0.5}, "w500"),
-}
-
-
-@pytest.mark.parametrize("way", SAID)
-def test_an_entry_says_how_long_its_key_is_held(add, delayq, way):
-    said, wanted = SAID[way]
-    delayq.schedule(add.s(1), at=FAR, key="k", **said)
-    assert hold(delayq) == ("k", wanted)
-
-
 def test_each_item_of_a_bulk_may_have_its_own(add, delayq):
     keys = [Item((n,), key=f"k{n}", unique_until="finished", unique_for=n + 1) for n in range(4)]
     bulk = delayq.schedule_many(add, keys, at=FAR)
@@ -51,32 +32,13 @@ def test_each_item_of_a_bulk_may_have_its_own(add, delayq):
     assert holds == ["f1000", "f2000", "f3000", "f4000"]
 
 
-@pytest.fixture
-def synced(app):
-    @app.task(name="synced", delayq_unique_until="finished", delayq_unique_for=5)
-    def synced(x=0):
-        return x
+def test_a_task_s_attributes_are_the_defaults_of_calls_with_a_key(app, delayq):
+    synced = app.task(name="synced", delayq_unique_until="finished", delayq_unique_for=5)(noop)
 
-    return synced
-
-
-def test_a_task_s_attributes_are_the_defaults_of_calls_with_a_key(synced, delayq):
     delayq.schedule(synced.s(), at=FAR).cancel()
     delayq.schedule(synced.s(), at=FAR, key="k")
+
     assert hold(delayq) == ("k", "f5000")
-
-
-@pytest.mark.parametrize(
-    ("said", "wanted"),
-    [
-        ({"unique_until": "delivered"}, ""),
-        ({"unique_until": "finished"}, f"f{HOUR}"),
-        ({"unique_for": 7}, "f7000"),
-    ],
-)
-def test_a_call_s_own_policy_goes_before_the_task_s(synced, delayq, said, wanted):
-    delayq.schedule(synced.s(), at=FAR, key="k", **said)
-    assert hold(delayq) == ("k", wanted)
 
 
 @pytest.mark.parametrize("canvas", [group, chain])
@@ -114,12 +76,6 @@ def test_another_task_is_refused_and_names_it_or_gets_its_result(add, delayq, ru
     kept = delayq.schedule(add.s(2), at=FAR, key="k", conflict="keep")
     assert (kept.id, kept.existed) == (running.id, True)
     assert list(delayq.tasks()) == []
-
-
-def test_a_bulk_names_the_holder_of_its_key_for_each_item(add, delayq, running):
-    bulk = delayq.schedule_many(add, [Item((n,), key="k") for n in range(3)], at=FAR)
-    assert [error.holder for error in bulk.refused.values()] == [running.id] * 3
-    assert {*map(type, bulk.refused.values())} == {KeyHeld}
 
 
 def test_a_dump_has_how_keys_hold(delayq_app, url, add, delayq):

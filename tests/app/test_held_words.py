@@ -65,7 +65,9 @@ def test_a_reporter_begins_anew_after_it_has_stopped(reporter, sent):
     assert sent == [[("a", "k", "1.2", 5000, 0)]] * 2
 
 
-def test_a_shard_that_is_away_holds_up_the_words_of_no_other(reporter, sent, away, limits):
+def test_a_shard_that_is_away_holds_up_the_words_of_no_other_and_gets_its_own_later(
+    reporter, sent, away, limits, caplog
+):
     limits(held_again_s=0.01)
     a, b = (next(k for k in "abcdefgh" if shard_of(k, 2) == shard) for shard in (0, 1))
     away.add(a)
@@ -78,6 +80,7 @@ def test_a_shard_that_is_away_holds_up_the_words_of_no_other(reporter, sent, awa
     eventually(lambda: len(sent) > 1)
     reporter.stop()
     assert said(sent[1:]) == [("a", a, "1.2", 0, 0)] * 2
+    assert "words about held keys wait for the store: hold failed" in caplog.text
 
 
 def test_a_word_just_before_the_stop_is_sent(reporter, sent, monkeypatch):

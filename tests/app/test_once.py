@@ -6,7 +6,7 @@ import pytest
 
 from celery_delayq.errors import InvalidOption
 from tests.app.conftest import app_with_results as app
-from tests.app.support import FAR, LONG_AGO, envelope, only_message, templates
+from tests.app.support import FAR, envelope, only_message, templates
 from tests.app.test_adoption import Consumer
 
 __all__ = ["app"]
@@ -34,12 +34,6 @@ def test_calls_of_a_task_with_the_option_share_a_template(add, delayq, redis):
 def test_a_task_that_is_sent_at_once_has_the_header_for_its_retries(app, add, redis, protocol):
     app.conf.task_protocol = protocol
     add.apply_async((1,), delayq_once=True)
-    assert sent(redis)["delayq_once"] is True
-
-
-def test_the_option_once_arrives_with_a_task_that_was_handed_over(add, delayq, redis):
-    add.apply_async((1,), delayq_at=LONG_AGO, delayq_once=True)
-    delayq.hand_over()
     assert sent(redis)["delayq_once"] is True
 
 

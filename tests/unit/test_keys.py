@@ -4,6 +4,7 @@ import hashlib
 import uuid
 from collections import Counter
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -258,3 +259,56 @@ def test_a_policy_goes_with_its_longest_wait():
     )
     assert entry_options_of(named({"key": "k", "conflict": "reject"})).conflict == ""
     assert entry_options_of({}) is PLAIN
+
+
+@pytest.mark.parametrize(
+    ("said", "hold"),
+    [
+        ({}, ""),
+        ({"unique_until": "delivered"}, ""),
+        ({"unique_until": "finished"}, "f3600000"),
+        ({"unique_until": "finished", "unique_for": 5}, "f5000"),
+        ({"unique_for": timedelta(milliseconds=1)}, "w1"),
+        ({"unique_until": "delivered", "unique_for": 0.5}, "w500"),
+    ],
+    ids=str,
+)
+def test_a_key_is_held_until_its_run_has_finished_or_for_a_while(said, hold):
+    assert entry_options_of(named({"key": "k", **said})).extras.hold == hold
+
+
+@pytest.mark.parametrize(
+    ("said", "attributes", "wanted"),
+    [
+        ({"conflict": "keep"}, {"conflict": "debounce", "max_wait": 60}, {"conflict": "keep"}),
+        (
+            {"conflict": "debounce"},
+            {"conflict": "debounce", "max_wait": timedelta(minutes=1)},
+            {"conflict": "debounce 60000"},
+        ),
+        ({"late": "run"}, {"late": "skip", "grace": 60}, {"grace_ms": None}),
+        ({"grace": 5}, {"late": "skip", "grace": 60}, {"grace_ms": 5000}),
+        ({"unique_until": "delivered"}, {"unique_until": "finished", "unique_for": 5}, {}),
+        (
+            {"unique_until": "finished"},
+            {"unique_until": "finished", "unique_for": 5},
+            {"hold": "f3600000"},
+        ),
+        ({"unique_for": 7}, {"unique_until": "finished", "unique_for": 5}, {"hold": "f7000"}),
+    ],
+    ids=str,
+)
+def test_a_call_s_own_policy_goes_before_its_task_s_with_all_its_details(said, attributes, wanted):
+    task = SimpleNamespace(**named(attributes))
+    read = entry_options_of(named({"key": "k", **said}), task)
+    of_key = {"conflict": read.conflict, "hold": read.extras.hold}
+    found = {**of_key, "grace_ms": read.extras.grace_ms}
+    assert found == {"conflict": "", "hold": "", "grace_ms": None, **wanted}
+
+
+def test_a_task_has_no_key():
+    with pytest.raises(InvalidOption) as caught:
+        entry_options_of({}, SimpleNamespace(delayq_key="k"))
+    assert str(caught.value) == (
+        "delayq_key is 'k'; expected a key in each call; a task's would be that of them all"
+    )

@@ -7,11 +7,10 @@ import pytest
 from celery import Task
 
 from celery_delayq.contrib.held import LEASE
-from celery_delayq.core.store import Keys, Outcome
+from celery_delayq.core.store import Keys
 from celery_delayq.errors import AlreadyScheduled, KeyHeld
 from tests.support.shards import with_one_shard
-from tests.support.visibility import end_visibility
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import eventually
 from tests.worker.conftest import each_of
 from tests.worker.project import TASKS
 
@@ -95,26 +94,6 @@ def test_a_task_behind_a_held_key_runs_once_its_holder_has_ended(project, key):
     end(project, first)
     project.wait_runs(second)
     assert holder(project, key)[0] == second.id.encode()
-    end(project, second)
-    wait_free(project, key)
-
-
-def test_a_key_freed_during_a_run_is_the_next_task_s_which_the_end_of_that_run_does_not_free(
-    standing, key
-):
-    project = standing("-P", "threads", "-c", "2")
-    first = start(project, "end", "succeed", key)
-    second = behind(project, key)
-    assert project.delayq.free(key=key) is Outcome.DONE
-
-    project.wait_runs(second)
-    end(project, first)
-    first.get(timeout=PATIENCE)
-    # The worker sends its words in order, and this one comes later.
-    other = start(project, "end", "succeed", f"beside {key}")
-    end(project, other)
-    wait_free(project, f"beside {key}")
-    assert project.delayq.holder(key=key).id == second.id
     end(project, second)
     wait_free(project, key)
 
@@ -273,35 +252,6 @@ def test_a_start_sets_the_end_anew_and_a_retry_adds_its_countdown(one, task, ane
     one.wait_runs(result)
 
     eventually(lambda: anew[0] < ends_in(one, "k") <= anew[1])
-
-
-def test_a_worker_without_the_store_s_answer_tries_again(one):
-    """A word that finds the store away comes later."""
-    result = start(one, "end", "succeed", "k")
-    script = keys(one)["holders"]
-    kept = one.client.hgetall(script)
-    one.client.rename(script, "aside")
-    one.client.set(script, "not a hash")
-    end(one, result)
-    one.worker.wait_log("words about held keys wait for the store: hold failed")
-    one.client.rename("aside", script)
-
-    assert kept
-    wait_free(one, "k")
-
-
-def test_a_message_that_is_delivered_again_keeps_its_key(make_project, start_worker):
-    project = make_project()
-    first = start_worker(TASKS, "-P", "solo", env=project.env)
-    result = start(project, "end_late", "succeed", "k")
-    first.kill()
-    end_visibility(project.client)
-    start_worker(TASKS, "-P", "solo", env=project.env)
-    project.wait_runs(result, 2, timeout=40)
-    assert is_held(project, "k")
-    end(project, result)
-    end(project, result)
-    wait_free(project, "k")
 
 
 def test_a_retry_that_a_worker_adopts_keeps_its_key(make_project, start_worker):
