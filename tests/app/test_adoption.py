@@ -10,7 +10,7 @@ import pytest
 
 from celery_delayq.contrib.adoption.adopting import AdoptingStep
 from tests.app.support import FAR, LONG_AGO, comparable, envelope, lists, noop, only_message, to_ms
-from tests.app.test_entry_options import TERMS, WORDS, terms
+from tests.app.test_keys import TERMS, WORDS, terms
 from tests.support.network import AWAY
 
 pytestmark = pytest.mark.libraries

@@ -8,7 +8,7 @@ from tests.app.bulk import plain_task
 from tests.app.conflicts import owed, told, waiting
 from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR
-from tests.app.test_entry_options import terms
+from tests.app.test_keys import terms
 from tests.support.shards import total
 
 __all__ = ["app"]

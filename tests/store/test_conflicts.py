@@ -1,20 +1,22 @@
-"""Conflicts: a new entry, if another one has its id, or waits under its key."""
+"""A new entry, if another one has its id or its key; and which entry has a key."""
 
 from itertools import product
 
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import NewEntry, Outcome
+from celery_delayq.core.store import Listing, NewEntry, Outcome
 from celery_delayq.core.store.changes import Removal
 from celery_delayq.core.store.record import Extras, Template, header_for, labels_for
 from celery_delayq.core.store.schedule import Addition
 from celery_delayq.errors import AlreadyDead, AlreadyScheduled, InFlight
 from tests.store.support import FAR_MS, LINES, NOW_MS, PLACES, ROUTE, WAITING, new_record
+from tests.store.who_stays import DUE, POLICIES, outcome
 
 pytestmark = pytest.mark.core
 
-POLICIES = ["", "keep", "replace", "earliest", "latest", "debounce"]
+
+AS_STORED = ["", "keep", "replace", "earliest", "latest", "debounce"]
 KEY = Extras("k")
 DUE_MS = NOW_MS - 1000  # of the existing entry, which has to be due to get into most places
 
@@ -57,7 +59,7 @@ def became(store, answer, *, same_id):
 @pytest.mark.parametrize("same_id", [False, True], ids=["same key", "same id"])
 @pytest.mark.parametrize("place", PLACES)
 def test_the_policy_decides_which_entry_stays(store, place, same_id):
-    for policy, shift in product(POLICIES, [-1, 0, 1]):
+    for policy, shift in product(AS_STORED, [-1, 0, 1]):
         store.raw.flushall()
         store.set_ms(NOW_MS)
         store.at(place, "old", due_ms=DUE_MS, extras=KEY)
@@ -330,4 +332,129 @@ def test_more_than_fits_one_step_is_asked_for_again(store, limits):
         f"old {number}" for number in range(10)
     ]
     assert store.raw.hlen(store.keys["records"]) == 10
+    store.check()
+
+
+# A new entry meets others: the decisions that the documentation's table leaves out.
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_entry_with_its_id_decides_before_the_one_with_its_key(policy):
+    for state in ("unreadable", "leased"):
+        alone = outcome(policy, DUE, own=state)
+        for holder in ("waiting", "busy"):
+            assert outcome(policy, DUE, own=state, holder=holder) == alone
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_dead_letter_with_its_id_stays_out_of_the_decision_under_its_key(policy):
+    beside = outcome(policy, DUE, own="dead", holder="waiting")
+    alone = outcome(policy, DUE, holder="waiting")
+    assert beside == (("dead", None) if policy == "reject" else alone)
+
+
+@pytest.mark.parametrize("policy", ["replace", "debounce", "earliest", "latest"])
+def test_a_new_entry_meets_the_one_behind_a_waiting_holder_instead_of_the_holder(policy):
+    assert outcome(policy, DUE - 1, holder="waiting", behind="waiting") == outcome(
+        policy, DUE - 1, holder="busy", behind="waiting"
+    )
+
+
+def test_of_two_that_it_meets_the_one_with_its_key_is_told():
+    assert outcome("keep", DUE, own="waiting", holder="waiting") == ("kept", "holder")
+
+
+# A key belongs to the entry that waits under it; one that comes back takes it if it is free.
+
+
+@pytest.fixture
+def shard_steps(store):
+    return store.steps(lease=60)
+
+
+@pytest.fixture
+def claimed(store, shard_steps):
+    """An entry with the key that is being published."""
+    return store.at("leased", by=shard_steps, extras=KEY)
+
+
+def row_of_key(store):
+    return store.raw.hget(store.keys["holders"], "k")
+
+
+def schedule_next(store, due_ms=FAR_MS):
+    store.schedule_relayed("next", due_ms, extras=KEY)
+
+
+@pytest.mark.parametrize("keys", [("k", "K"), ("k", "k "), ("\u00e9", "e\u0301")])
+def test_keys_are_told_apart_by_their_bytes(store, keys):
+    for number, key in enumerate(keys):
+        store.schedule(f"a{number}", FAR_MS, extras=Extras(key))
+    store.check()
+
+
+BACK = {
+    "unsent": lambda _, steps, claimed: steps.nack("unsent", claimed),
+    "unknown": lambda _, steps, claimed: steps.nack("unknown", claimed),
+    "refused": lambda _, steps, claimed: steps.nack("refused", claimed, wait=1),
+    "reclaimed": lambda _, steps, __: steps.reclaim(),
+    "retried": lambda store, *_: store.reschedule("a", When("at", FAR_MS)),
+}
+# The fate of the next entry with its key.
+NEXT = {
+    "waits": lambda _: None,
+    "is cancelled": lambda store: store.entries.change("next", Removal()),
+    "is being published": lambda store: store.take("leased", "next"),
+    "is dead": lambda store: store.take("dead", "next"),
+    "is lost": lambda store: store.raw.hdel(store.keys["records"], "next"),
+}
+
+
+@pytest.mark.parametrize("became", [None, *NEXT])
+@pytest.mark.parametrize("back", BACK)
+def test_an_entry_that_comes_back_has_its_key_again_unless_another_waits_under_it(
+    store, shard_steps, claimed, back, became
+):
+    if back == "retried":
+        shard_steps.nack("dead", claimed, reason="NO_ROUTE")
+    store.lease_out()
+    if became:
+        schedule_next(store, NOW_MS if "is" in became else FAR_MS)
+        NEXT[became](store)
+    store.set_ms(NOW_MS + 1)
+
+    BACK[back](store, shard_steps, claimed)
+
+    assert "a" in {entry.task_id for entry in store.entries.waiting(Listing(0, FAR_MS + 1))}
+    assert row_of_key(store) == (b"next" if became == "waits" else b"a")
+    with pytest.raises(AlreadyScheduled):
+        store.schedule("third", extras=KEY)
+    if became != "is lost":
+        store.check()
+
+
+@pytest.mark.parametrize("end", ["ack", "cancel"])
+def test_an_entry_that_leaves_takes_no_other_entry_s_key_along(store, shard_steps, claimed, end):
+    schedule_next(store)
+
+    if end == "ack":
+        shard_steps.ack(claimed)
+    else:
+        shard_steps.nack("unknown", claimed)
+        assert store.entries.change("a", Removal())[0] is Outcome.UNCERTAIN
+
+    assert row_of_key(store) == b"next"
+    store.check()
+
+
+@pytest.mark.parametrize(
+    ("extras", "keeps"), [(Extras(), False), (Extras("other"), False), (KEY, True)]
+)
+@pytest.mark.parametrize("hold", ["", "f60000"])
+def test_an_id_that_is_scheduled_anew_keeps_its_key_only_if_it_is_the_same(
+    store, extras, keeps, hold
+):
+    store.schedule("a", FAR_MS, extras=Extras("k", hold=hold))
+    store.schedule("a", FAR_MS, extras=extras, conflict="replace")
+    assert row_of_key(store) == (b"a" if keeps else None)
     store.check()
