@@ -1,4 +1,4 @@
-"""The show of the example ends every process it starts, and reports errors."""
+"""The example as its user starts it, with the scenes of the documentation."""
 
 import os
 import signal
@@ -10,6 +10,9 @@ import pytest
 from tests.readme.document import ROOT
 from tests.support.process import ChildProcess
 from tests.support.waiting import eventually
+
+# The show of the example ends every process it starts, and reports errors.
+
 
 SHOW = ROOT / "example_project" / "show.py"
 
@@ -81,3 +84,22 @@ def test_a_worker_that_dies_is_told_and_ends_the_show(show):
     assert show.wait(UP) == 1
     assert show.lines[-1] == "the worker ended with status -9"
     eventually(lambda: not alive(processes))
+
+
+# The example's own tests, run as a reader runs them, with only the installed plugin.
+
+
+def test_the_tests_of_the_scenes_pass():
+    apart = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "example_project"],
+        cwd=ROOT,
+        env=apart,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "6 passed" in ran.stdout

@@ -1,4 +1,4 @@
-"""A run that a person skips stays left out, whatever becomes of the rule, until that is undone."""
+"""To skip a run, which stays left out until that is undone; and to run a rule's task now."""
 
 import json
 from datetime import timedelta
@@ -7,8 +7,11 @@ import pytest
 
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.contrib.rules import writing
-from celery_delayq.errors import InvalidOption
-from tests.rules.support import DAILY, HOUR, every, now, runs, set_fields, wake, write
+from celery_delayq.errors import AlreadyScheduled, InvalidOption, KeyHeld
+from tests.rules.support import DAILY, HOUR, every, now, runs, set_back, set_fields, wake, write
+
+# A run that a person skips stays left out, whatever becomes of the rule, until that is undone.
+
 
 MINUTE = timedelta(minutes=1)
 
@@ -196,3 +199,106 @@ def test_an_undone_skip_and_an_unskip_run_once(delayq, rule):
 def test_runs_that_a_rule_cancels_itself_have_no_undo(delayq, rule, change):
     getattr(rule, change)()
     assert [*delayq.undoable()] == []
+
+
+# To run a rule's task now: also if it has a key, while nothing but its own next run has that.
+
+
+@pytest.fixture
+def keyed(report):
+    return report.s(7).set(delayq_key="k", delayq_unique_until="finished")
+
+
+@pytest.fixture
+def keyed_rule(delayq, keyed):
+    return every(delayq, "r", keyed, HOUR)
+
+
+def finish(delayq):
+    """Let the run that holds the key end, as its worker says."""
+    assert delayq.free(key="k")
+
+
+def test_a_keyed_rule_runs_now_and_its_slot_gets_another_run(delayq, keyed_rule):
+    [slot] = runs(delayq)
+    made = keyed_rule.run()
+    assert [task.id for task in delayq.tasks() if task.due <= now(delayq)] == [made.id]
+    assert delayq.hand_over() == 1
+    assert delayq.rule("r").next[0] == slot
+    finish(delayq)
+    write(delayq)
+    [task] = delayq.tasks()
+    assert (task.due, task.id != made.id) == (slot, True)
+
+
+def test_while_that_run_goes_on_another_one_is_refused_and_the_error_names_it(delayq, keyed_rule):
+    made = keyed_rule.run()
+    delayq.hand_over()
+    with pytest.raises(KeyHeld, match=made.id):
+        keyed_rule.run()
+
+
+def test_while_the_slot_s_own_run_goes_on_another_one_is_refused(delayq, keyed_rule, redis):
+    set_back(delayq, redis, "r", hours=1)
+    write(delayq)
+    assert delayq.hand_over() == 1
+    with pytest.raises(KeyHeld):
+        keyed_rule.run()
+
+
+def test_another_task_under_the_key_is_named(delayq, report, keyed_rule):
+    delayq.select(tag="every:r").cancel()
+    other = report.s(1).set(delayq_key="k").delay_for(3600)
+    with pytest.raises(AlreadyScheduled, match=other.id):
+        keyed_rule.run()
+
+
+@pytest.mark.parametrize("change", ["moved", "edited"])
+def test_a_next_run_that_somebody_changed_stays_as_it_is(delayq, keyed_rule, change):
+    [task] = delayq.tasks()
+    if change == "moved":
+        delayq.reschedule(task.id, by=60)
+    else:
+        delayq.edit(task.id, args=(8,))
+    before = [*delayq.tasks()]
+    with pytest.raises(AlreadyScheduled, match=task.id):
+        keyed_rule.run()
+    assert [*delayq.tasks()] == before
+
+
+def test_a_paused_rule_runs_now_and_stays_paused(delayq, keyed_rule):
+    keyed_rule.pause()
+    made = keyed_rule.run()
+    assert [task.id for task in delayq.tasks()] == [made.id]
+    delayq.hand_over()
+    finish(delayq)
+    write(delayq)
+    assert runs(delayq) == []
+
+
+def test_a_pause_of_the_queue_holds_that_run_back_as_any_other(delayq, keyed_rule):
+    delayq.pause(task="report")
+    keyed_rule.run()
+    assert delayq.hand_over() == 0
+
+
+def test_skips_stay(delayq, keyed, keyed_rule):
+    keyed_rule.skip()
+    skipped = delayq.rule("r").skipped
+    keyed_rule.run()
+    delayq.hand_over()
+    finish(delayq)
+    write(delayq)
+    assert skipped[0] not in runs(delayq)
+    assert delayq.rule("r").next[0] == skipped[0] + HOUR
+
+
+def test_a_rule_without_a_key_runs_beside_its_next_run(delayq, report):
+    keyed_rule = every(delayq, "n", report.s(7), HOUR, tags=["t"])
+    before = runs(delayq, "n")
+    made = keyed_rule.run()
+    assert len(runs(delayq, "n")) == 2
+    assert delayq.rule("n").next[0] == before[0]
+    task = delayq.get(made.id)
+    assert (task.args, {*task.tags}) == ((7,), {"t", "every:n"})
+    assert timedelta(0) <= now(delayq) - task.due < timedelta(minutes=1)
