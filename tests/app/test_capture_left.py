@@ -17,7 +17,7 @@ from celery_delayq.core.message.headers import identity_of
 from celery_delayq.core.scheduling import writing
 from celery_delayq.errors import StoreDiffers, StoreFull, StoreUnavailable
 from tests.app.support import lists, noop, only_message
-from tests.app.test_put_off_stored import run
+from tests.app.test_defer import run
 from tests.support.network import QUICK
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE, eventually

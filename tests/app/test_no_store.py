@@ -9,7 +9,7 @@ from kombu import Connection
 from celery_delayq.errors import InvalidSetting, StoreError
 from tests.app.support import FAR
 from tests.app.test_capture_left import later
-from tests.app.test_put_off_stored import run
+from tests.app.test_defer import run
 from tests.support.ports import free_port
 from tests.support.process import ChildProcess
 

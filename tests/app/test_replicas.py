@@ -17,8 +17,8 @@ from celery_delayq.core.hooks import Hooks
 from celery_delayq.core.store.calls import GRACE, TOLD_EVERY
 from celery_delayq.operations.bulk import SLICE
 from tests.app.support import FAR, LONG_AGO, only_message
-from tests.app.test_far_eta import Consumer
-from tests.app.test_put_off_stored import run
+from tests.app.test_adoption import EtaConsumer
+from tests.app.test_defer import run
 from tests.lab.faults.proxy import Proxy
 from tests.support.network import QUICK, ReplySwallower
 from tests.support.redis_programs import version_of
@@ -131,7 +131,7 @@ def adopt(app):
     app.conf.delayq_adopt_after = 60
     eta = clock.utc_now() + timedelta(days=1)
     app.send_task("t", eta=eta, task_id="a")
-    consumer = Consumer(app)
+    consumer = EtaConsumer(app)
     consumer.receive()
     eventually(lambda: [call() for call in consumer.soon] and consumer.acked == ["a"])
     consumer.step.stop(consumer)

@@ -85,7 +85,7 @@ def test_a_restart_of_the_broker_is_survived(make_house, rabbitmq_server, caplog
     arrived = set()
     eventually(lambda: arrived.update(house.ids()) or {"meanwhile", "after"} <= arrived, 60)
     eventually(lambda: house.counts() == (0, 0, 0))
-    # Overdue entries may be leased when it comes back; scanner/test_outages.py counts them.
+    # Overdue entries may be leased when it comes back; scanner/test_loop.py counts them.
     eventually(lambda: re.search(rf"broker {url} is back after \d+ s", caplog.text))
 
 

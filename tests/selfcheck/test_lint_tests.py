@@ -87,7 +87,7 @@ def test_a_place_more_than_the_list_has_is_a_problem_and_so_is_one_less(seen, al
 
 
 @pytest.mark.parametrize("kind", lint_tests.KINDS)
-@pytest.mark.parametrize("file", ["scanner/test_stopping.py", "scanner/conftest.py", "conftest.py"])
+@pytest.mark.parametrize("file", ["scanner/test_start.py", "scanner/conftest.py", "conftest.py"])
 def test_the_list_has_no_line_for_a_test_of_the_core_or_what_it_uses(file, kind):
     place = Counter([Place(kind, file, "x")])
     assert [*problems(place, place)] == [f"{file}: {kind}: x: a test of the core stands outside"]

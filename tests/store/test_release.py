@@ -13,7 +13,7 @@ from celery_delayq.core.store.record import Extras, header_for
 from tests.store.support import FAR_MS, NOW_MS, ROUTE, new_record
 from tests.store.test_aborted import Case, StoppableStore, stop_at
 from tests.store.test_history import with_history
-from tests.store.test_telling import listen, scanner
+from tests.store.test_scanners import listen, scanner
 
 __all__ = ["listen", "scanner"]
 

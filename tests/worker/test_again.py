@@ -12,7 +12,7 @@ from tests.support.waiting import eventually
 from tests.worker.conftest import each_of
 from tests.worker.project import TASKS
 from tests.worker.putting_off import LONG, TOLD
-from tests.worker.test_shutdown import HAS_SOFT_SHUTDOWN
+from tests.worker.test_start import HAS_SOFT_SHUTDOWN
 
 pytestmark = pytest.mark.libraries
 

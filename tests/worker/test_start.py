@@ -1,18 +1,21 @@
-"""A worker's start: its scanner, one line on its store, or one sentence if it cannot start."""
+"""A worker starts, or says in one sentence why not; runs tasks with every pool; and stops."""
+
+import signal
 
 import pytest
-from celery import Celery
+from celery import VERSION, Celery
 
 from celery_delayq import DelayQ
 from celery_delayq.core.store.keys import SCHEMA
 from tests.support.forked import PythonProcess
 from tests.support.ports import free_port
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.support.worker import ROOT
 from tests.worker.project import TASKS
 from tests.worker.support import celery
 
 pytestmark = [pytest.mark.core, pytest.mark.libraries]
+
 
 NO_DATABASE = (
     "delayq_url is 'redis://h/x'; expected a URL that names its database by a number, such as "
@@ -149,3 +152,111 @@ def test_two_apps_in_one_store_have_two_scanners_and_are_warned_of(make_project,
     with Celery("web", set_as_current=False) as web:
         web.conf.update(project.conf)
         eventually(lambda: DelayQ(web).counts().scanners == 2)
+
+
+# A scheduled task through a real worker, with every pool.
+
+
+def test_a_task_runs_once_never_early_as_it_was_sent_and_sees_when_it_was_due(pool):
+    note = pool.tasks["note"]
+    results = [note.s(delay).set(priority=6).delay_for(delay) for delay in (0.3, 0.6, 0.05)]
+    at_once = note.delay()
+    for result in results:
+        [run] = pool.wait_runs(result)
+        assert run["at"] >= run["due"] == pytest.approx(result.due.timestamp(), abs=0.0001)
+        assert (run["queue"], run["priority"], run["eta"]) == (pool.queue, 6, None)
+    assert [len(pool.runs(result)) for result in results] == [1, 1, 1]
+    [run] = pool.wait_runs(at_once)
+    assert run["due"] is None
+
+
+def test_from_rabbitmq_a_task_runs_once_and_never_early_as_its_first_attempt(rabbit):
+    results = [rabbit.tasks["note"].delay_for(delay, delay) for delay in (0.3, 0.1)]
+    for result in results:
+        [run] = rabbit.wait_runs(result)
+        assert run["at"] >= run["due"] == pytest.approx(result.due.timestamp(), abs=0.0001)
+        assert (run["attempt"], run["redelivered"], run["queue"]) == (1, None, rabbit.queue)
+    assert [len(rabbit.runs(result)) for result in results] == [1, 1]
+
+
+def test_a_task_that_blocks_the_worker_does_not_hold_up_the_scanner(pool):
+    """In a solo pool the task runs in the worker's own thread."""
+    held = [pool.tasks["hold"].delay(2 * PATIENCE) for _ in range(2)]
+    for result in held:
+        if pool.pool != "solo" or result is held[0]:
+            pool.wait_runs(result)
+    late = pool.tasks["note"].delay_for(0.1)
+    eventually(lambda: pool.delayq.get(late.id) is None)
+    for result in held:
+        pool.let_go(result)
+    pool.wait_runs(late)
+
+
+@pytest.mark.parametrize("options", [("-Q", "other"), ("-Q", "other", "--autoscale", "2,1")])
+def test_a_task_for_a_named_queue_reaches_its_worker(make_project, start_worker, options):
+    project = make_project()
+    start_worker(TASKS, *options, env=project.env)
+    result = project.tasks["note"].s(7).set(queue="other").delay_for(0.1)
+    [run] = project.wait_runs(result)
+    assert (run["queue"], run["args"]) == ("other", [7])
+
+
+# A worker's scanner ends with it, promptly, whichever way the worker is stopped.
+
+
+# A scanner that did not end would sleep this long; most of the time to end is Celery's own.
+SLEEPS = 10 * PATIENCE
+HAS_SOFT_SHUTDOWN = VERSION >= (5, 5)
+POOLS = ("prefork", "threads", "solo", "gevent")
+SIGNALS = (signal.SIGTERM, signal.SIGQUIT)
+
+
+@pytest.fixture(scope="module")
+def ended_crews(standing):
+    """Each kind of worker after each signal; all are stopped together, to save time."""
+    crews = {
+        (pool, number): standing("-P", pool, "-c", "1", ready=False, delayq_safety_interval=SLEEPS)
+        for pool in POOLS
+        for number in SIGNALS
+    }
+    for crew in crews.values():
+        crew.worker.wait_ready(60)
+        crew.tasks["note"].delay_for(3600)
+        eventually(lambda crew=crew: crew.scanners() == 1)
+    for (_, number), crew in crews.items():
+        crew.worker.signal(number)
+    return crews
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize("pool", POOLS)
+def test_an_idle_worker_ends_promptly(ended_crews, pool, number):
+    crew = ended_crews[pool, number]
+    assert crew.worker.wait(PATIENCE) == 0
+    assert crew.scanners() == 0
+    assert crew.delayq.counts().scheduled == 1
+
+
+def test_a_worker_that_finishes_its_task_first_scans_no_more(make_project, start_worker):
+    project = make_project()
+    worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=project.env)
+    held = project.tasks["hold"].delay(30)
+    project.wait_runs(held)
+    worker.signal(signal.SIGTERM)
+    worker.wait_log(r"scanner .* stopped")
+    late = project.tasks["note"].delay_for(0)
+    project.let_go(held)
+    assert worker.wait() == 0
+    assert project.delayq.get(late.id)
+    assert project.queued() == 0
+
+
+@pytest.mark.skipif(not HAS_SOFT_SHUTDOWN, reason="Celery 5.5 brought it")
+def test_a_soft_shutdown_ends_promptly(make_project, start_worker):
+    project = make_project(worker_soft_shutdown_timeout=2.0, delayq_safety_interval=SLEEPS)
+    env = {**project.env, "REMAP_SIGTERM": "SIGQUIT"}
+    worker = start_worker(TASKS, "-P", "prefork", "-c", "1", env=env, plain=True)
+    held = project.tasks["hold"].delay(60)
+    project.wait_runs(held)
+    worker.stop(signal.SIGTERM)
+    assert project.scanners() == 0
