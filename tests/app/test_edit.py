@@ -5,12 +5,11 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
-from celery import chain, chord, group
 from kombu import Queue
 
 from celery_delayq import Outcome
 from celery_delayq.core.message.body import is_celery_s
-from celery_delayq.errors import InvalidDueTime, InvalidOption, NotATask
+from celery_delayq.errors import InvalidDueTime, InvalidOption
 from tests.app.support import FAR, LONG_AGO, comparable, envelope, only_message, templates
 
 pytestmark = pytest.mark.libraries
@@ -284,25 +283,6 @@ def test_a_text_that_is_no_time_is_refused(add, delayq):
     result = add.delay_until(FAR, 1)
     with pytest.raises(InvalidDueTime, match="'soon' is not a due time"):
         delayq.edit(result, expires="soon")
-
-
-@pytest.mark.parametrize(
-    "canvas",
-    [lambda one: chain(one, one), lambda one: group(one, one), lambda one: chord([one, one], one)],
-    ids=["chain", "group", "chord"],
-)
-def test_a_canvas_is_refused_in_a_sentence(app_with_results, canvas):
-    delayq = app_with_results.delayq
-    result = delayq.schedule(canvas(app_with_results.signature("add", (1,))), at=FAR)
-    before = delayq.get(result)
-
-    for edit in (lambda: delayq.edit(result, args=[1]), lambda: result.edit(priority=3)):
-        with pytest.raises(NotATask) as caught:
-            edit()
-        assert str(caught.value) == (
-            f"task_id is {result.id!r}; expected a task; cancel a canvas and schedule it again"
-        )
-    assert delayq.get(result) == before
 
 
 # Arguments that may not be read, or are signed.

@@ -81,7 +81,6 @@ def test_the_app_s_routes_apply(delayq_app, url):
         *(({"add_tags": wrong}, "add_tags") for wrong in ("one", ["x" * 256], [5])),
         *(({"add_tags": [f"t{n}" for n in range(many)]}, "add_tags") for many in (16, 17)),
         *(({"remove_tags": wrong}, "remove_tags") for wrong in ("one", [""])),
-        ({"priority": 5, "if_revision": "5"}, "if_revision"),
     ],
     ids=repr,
 )
@@ -103,8 +102,15 @@ def test_of_a_canvas_only_key_and_tags_change(app, add, delayq):
     delayq.schedule(chain(add.s(1), add.s(2)).set(task_id="a"), at=FAR)
     (task,) = delayq.tasks()
 
-    with pytest.raises(NotATask, match="expected a task; cancel a canvas"):
-        delayq.edit(task, queue="new")
+    before = delayq.get(task)
+    message = {"args": [1]}, {"priority": 3}, {"task": "add"}, {"change": lambda *_: None}
+    for changes in ({"queue": "new"}, *message):
+        with pytest.raises(NotATask) as caught:
+            delayq.edit(task, **changes)
+        assert str(caught.value) == (
+            "task_id is 'a'; expected a task; cancel a canvas and schedule it again"
+        )
+    assert delayq.get(task) == before
     assert delayq.edit(task, key="k", add_tags=["t"])
 
     assert (delayq.get(task).key, delayq.get(task).tags) == ("k", ("t",))

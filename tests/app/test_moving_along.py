@@ -9,7 +9,7 @@ from celery import chain, chord, group
 
 from celery_delayq import Outcome
 from celery_delayq.core.message.headers import LAUNCH
-from celery_delayq.errors import InvalidOption, NotATask
+from celery_delayq.errors import InvalidOption
 from celery_delayq.operations.selection import Before
 from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO, envelope, lists
@@ -167,15 +167,6 @@ def run_launch(app, delayq, redis):
         return parts
 
     return run
-
-
-def test_a_canvas_takes_no_single_name_and_no_function(add, delayq):
-    result = group(add.s(1), add.s(2)).delay_until(FAR)
-    for changes in ({"task": "plus"}, {"change": lambda *_: None}):
-        with pytest.raises(NotATask):
-            delayq.edit(result.id, **changes)
-        with pytest.raises(NotATask):
-            delayq.select(all=True).edit(**changes)
 
 
 def with_currency(args, kwargs):

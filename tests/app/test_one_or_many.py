@@ -1,7 +1,6 @@
 """Changes of one task by id or key, and of dead letters; the filters of a selection."""
 
 import pytest
-from celery.signals import task_revoked
 
 from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, UnreadableRecord
@@ -146,20 +145,3 @@ def test_all_that_is_given_has_to_be_so(delayq, app, add):
     assert (met(tag="x"), met(tag="xy"), met(tag="y")) == ("ab", "a", "")
     assert met(tag="x", queue="celery", state="SCHEDULED", task=add, before_due=FAR + 1) == "a"
     assert met(tag="x", state="DEAD") == met(task="others") == ""
-
-
-@with_one_shard
-def test_task_revoked_is_sent_for_each_cancelled_task(delayq, add):
-    told = []
-
-    def listen(sender, request, **_):
-        told.append(request.id)
-
-    for task_id in "abc":
-        add.apply_async(task_id=task_id, delayq_at=FAR, delayq_tags=["t"])
-    task_revoked.connect(listen)
-    try:
-        delayq.select(tag="t").cancel()
-    finally:
-        task_revoked.disconnect(listen)
-    assert told == ["a", "b", "c"]

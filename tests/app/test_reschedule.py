@@ -29,12 +29,8 @@ def test_a_task_is_handed_over_once_however_often_it_was_moved(add, delayq, redi
 @pytest.mark.parametrize(
     ("times", "due"),
     [
-        ({"at": DUE + timedelta(days=9)}, DUE + timedelta(days=9)),
         ({"at": (DUE + timedelta(days=9)).isoformat()}, DUE + timedelta(days=9)),
-        ({"by": 1.5}, DUE + timedelta(seconds=1.5)),
         ({"by": timedelta(weeks=-1)}, DUE - timedelta(weeks=1)),
-        ({"by": -FAR}, datetime(1970, 1, 1, tzinfo=UTC)),
-        ({"by": -FAR - 9999}, datetime(1970, 1, 1, tzinfo=UTC)),
     ],
     ids=repr,
 )
@@ -58,14 +54,10 @@ def test_a_task_moves_from_now_by_redis_s_clock(add, delayq, redis):
 @pytest.mark.parametrize(
     ("times", "error", "words"),
     [
-        ({}, InvalidOption, "exactly one of at, after, by"),
         ({"at": 5, "by": 5}, InvalidOption, "exactly one of at, after, by"),
         ({"after": 1, "by": 1}, InvalidOption, "exactly one of at, after, by"),
         ({"at": "soon"}, InvalidDueTime, "'soon' is not a due time"),
-        ({"at": [1]}, InvalidDueTime, "is not a due time"),
         ({"after": "5"}, InvalidDueTime, "is not a due time"),
-        ({"by": True}, InvalidDueTime, "is not a due time"),
-        ({"by": float("nan")}, InvalidDueTime, "is not a due time"),
         ({"by": MAX_DUE_MS / 1000}, InvalidDueTime, "2255-06-05"),
         ({"after": 240 * 366 * 86_400}, InvalidDueTime, "2255-06-05"),
     ],
@@ -79,14 +71,3 @@ def test_wrong_times_are_refused_in_a_sentence_and_nothing_moves(add, delayq, ti
 
     assert words in str(caught.value)
     assert delayq.get(result.id).due == DUE
-
-
-def test_a_span_that_leads_past_the_end_of_time_is_told_in_words(app):
-    app.send_task("t", task_id="a", delayq_at="2255-06-01")
-
-    with pytest.raises(InvalidDueTime) as caught:
-        app.delayq.reschedule("a", by=timedelta(days=30, hours=2))
-
-    assert str(caught.value) == (
-        "30 days 2 hours is not a due time; expected a time before 2255-06-05"
-    )

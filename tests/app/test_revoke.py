@@ -12,7 +12,7 @@ from celery.worker.control import Panel, revoke, terminate
 from celery_delayq import Outcome
 from celery_delayq.contrib.control import remote
 from tests.app.conftest import app_with_results as app
-from tests.app.support import FAR, LONG_AGO, lists
+from tests.app.support import FAR, LONG_AGO
 from tests.support.places import at
 
 __all__ = ["app"]
@@ -91,16 +91,6 @@ def test_the_revoke_of_a_task_that_has_left_is_celery_s_with_all_of_its_options(
     assert told() == [("revoke", options)]
 
 
-def test_a_revoked_id_may_run_when_it_is_scheduled_again(app, add, delayq, told, redis):
-    add.s(1).set(task_id="a").delay_until(FAR).revoke()
-
-    add.s(2).set(task_id="a").delay_until(LONG_AGO)
-
-    # A worker that got a message would remember the id, and drop the task.
-    assert told() == []
-    assert delayq.hand_over() == 1
-
-
 def test_a_task_under_a_lease_is_revoked_at_the_workers(app, delayq, told):
     at(delayq, "leased")
 
@@ -123,16 +113,6 @@ def test_revoke_by_stamps_is_celery_s(app, add, delayq, told):
 
     assert [method for method, _ in told()] == ["revoke_by_stamped_headers"]
     assert delayq.get(result.id) is not None
-
-
-def test_discarding_a_queue_does_not_touch_scheduled_tasks(app, add, delayq, redis):
-    held = add.delay_until(FAR, 1)
-    add.delay(2)
-
-    app.control.purge()
-
-    assert lists(redis) == {}
-    assert delayq.get(held.id) is not None
 
 
 @pytest.fixture

@@ -353,6 +353,3 @@ def test_a_task_that_would_be_due_too_late_is_an_error_with_the_count_so_far(fil
         selection.reschedule(by=10)
     assert failed.value.so_far == 5
     assert select(cursor=selection.cursor).reschedule(by=10) == 0
-
-
-# From another process, and beside others at work.

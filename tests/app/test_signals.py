@@ -28,11 +28,14 @@ def revoked(listen):
     return told
 
 
-@pytest.mark.parametrize("how", ["cancel", "revoke"])
+@pytest.mark.parametrize("how", ["cancel", "revoke", "cancel of many"])
 def test_a_task_that_is_cancelled_is_revoked_as_celery_has_it(app, add, delayq, revoked, how):
     result = add.s(1, y=2).set(headers={"trace": "x"}).delay_until(FAR)
 
-    (delayq.cancel if how == "cancel" else app.control.revoke)(result.id)
+    if how == "cancel of many":
+        delayq.select(task="add").cancel()
+    else:
+        (delayq.cancel if how == "cancel" else app.control.revoke)(result.id)
 
     [told] = revoked
     request = told.pop("request")

@@ -236,12 +236,6 @@ def test_tasks_whose_undo_is_no_longer_kept_are_counted_and_the_result_is_false(
         assert undone.reasons[0].startswith(f"{120 - kept} tasks cannot come back: no undo")
 
 
-def test_a_bulk_of_which_nothing_is_known_is_no_success(many, delayq):
-    undone = delayq.undo_all("0123456789ab")
-    assert (undone.done, undone.lost, bool(undone)) == (0, None, False)
-    assert undone.reasons == ["no change of many with this name is kept; see delayq_undo"]
-
-
 def stop(_count):
     raise KeyboardInterrupt
 
@@ -255,18 +249,6 @@ def test_a_bulk_goes_on_after_an_interruption(many, delayq, limits):
 
     assert delayq.undo_all(count.bulk).done == 110
     assert delayq.counts().scheduled == 120
-
-
-def test_a_selection_that_goes_on_has_one_name_if_it_is_given_that(many, delayq, limits):
-    limits(selection_chunk=10)
-    selection = delayq.select(tag="x")
-    with pytest.raises(KeyboardInterrupt):
-        selection.cancel(progress=stop)
-    further = delayq.select(tag="x", cursor=selection.cursor)
-    further.bulk = selection.bulk
-
-    assert further.cancel().bulk == selection.bulk
-    assert delayq.undo_all(selection.bulk).done == 120
 
 
 def test_each_that_can_come_back_is_listed_once(app, add, delayq):
