@@ -11,7 +11,6 @@ import pytest
 from tests.app.support import FAR
 from tests.cli.shop import shop
 from tests.support.network import CUT
-from tests.support.places import at
 from tests.support.waiting import eventually
 
 CTRL_C = 130
@@ -66,24 +65,6 @@ def test_an_interrupted_change_of_a_selection_ends_and_says_how_many(
     assert ids == [f"task-{number}" for number in range(2, 10)]
     # Released tasks need a scanner.
     assert app.delayq.hand_over() == (2 if line[0] in ("run-now", "release") else 0)
-
-
-@pytest.mark.parametrize(
-    ("command", "step", "said"),
-    [("retry", "reschedule", "2 tasks made due now"), ("remove", "cancel", "2 tasks removed")],
-)
-def test_an_interrupted_change_of_dead_tasks_ends_and_says_how_many(
-    app, run, limits, ctrl_c, *, command, step, said
-):
-    limits(selection_chunk=2)
-    at(app.delayq, "dead", *"abcdef")
-    ctrl_c(step)
-
-    result = run(command, "--dead", "--yes")
-
-    assert result.output == f"interrupted: at least {said}\n"
-    assert result.exit_code == CTRL_C
-    assert app.delayq.counts().dead == 4
 
 
 @pytest.mark.usefixtures("many")
