@@ -114,17 +114,6 @@ def test_the_due_time_is_unchanged_when_moving_failed(add, delayq):
     assert to_ms(result.due) == LONG_AGO * 1000
 
 
-def test_the_result_of_a_task_that_ignores_results_says_so(app, delayq):
-    @app.task(name="t", ignore_result=True)
-    def task():
-        return None
-
-    result = task.delay_for(3600)
-
-    assert result.ignored is True
-    assert result.state == "SCHEDULED"
-
-
 def test_a_result_has_no_parent_and_no_children_where_celery_s_has_none(add):
     held, plain = add.delay_for(60, 1), add.delay(1)
 

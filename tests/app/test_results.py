@@ -233,7 +233,8 @@ def test_a_custom_asyncresult_that_is_no_class_of_results_stays_as_it_is(make_ap
 @pytest.mark.parametrize("ignore", [False, True])
 def test_the_result_of_a_task_that_ignores_results_says_so(app, add, delayq, ignore):
     first = add.apply_async((1,), ignore_result=ignore, delayq_at=FAR)
-    assert delayq.result(first).ignored is ignore
+    assert first.ignored is delayq.result(first).ignored is ignore
+    assert first.state == "SCHEDULED"
 
 
 CALLS = {
