@@ -1,4 +1,4 @@
-"""Canvases in real workers: their results, and their parts beside those of plain Celery."""
+"""Canvases in real workers: results, parts beside those of plain Celery, and launches that fail."""
 
 import itertools
 import json
@@ -7,10 +7,12 @@ import celery
 import pytest
 from celery import chain, chord, group
 
+from tests.support.redis_server import RedisServer
 from tests.support.waiting import PATIENCE, eventually
 from tests.worker import parts
 from tests.worker.conftest import each_of, wait_told
 from tests.worker.parts import SEEN, WAYS
+from tests.worker.project import TASKS
 
 pytestmark = pytest.mark.libraries
 
@@ -208,3 +210,65 @@ def named(part, seen, caller):
         told["sender"] = part["sender"] in {one["task"] for one in before} or part["sender"]
         told["root"] = part["root"] in {one["root"] for one in before} or told["root"]
     return told
+
+
+# A canvas whose launch fails waits until it can be launched, and operators see that it does.
+
+
+QUICKLY = {"retry_policy": {"max_retries": 1, "interval_start": 0, "interval_step": 0}}
+
+
+@pytest.fixture
+def results():
+    with RedisServer() as one:
+        yield one
+
+
+@pytest.fixture
+def alone(make_project, results, broker_conf):
+    conf = {"result_backend": results.url(), "result_backend_transport_options": QUICKLY}
+    return make_project(**conf, **broker_conf)
+
+
+@pytest.fixture
+def launched(alone):
+    """A chord that is due."""
+    add, total = alone.tasks["add"], alone.tasks["total"]
+    return chord([add.s(1, 1), add.s(2, 2)], total.s()).delay_for(0)
+
+
+def test_a_chord_whose_result_backend_is_away_when_it_is_due_runs_when_that_is_back(
+    alone, launched, results, start_worker
+):
+    results.kill()
+    start_worker(TASKS, "-P", "threads", "-c", "2", env=alone.env)
+
+    task = eventually(lambda: refused(alone, launched))
+    assert task.error.startswith("cannot launch, result backend: ")
+    assert any("refused" in one for one in alone.delayq.health())
+    assert [alone.runs(one) for one in launched.parent.results] == [[], []]
+
+    results.start()
+    assert launched.get(timeout=PATIENCE) == 6
+    assert [len(alone.runs(one)) for one in (*launched.parent.results, launched)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("broker_conf", ["rabbitmq"], indirect=True)
+def test_a_canvas_whose_worker_is_killed_while_it_launches_is_launched_by_another(
+    alone, launched, results, start_worker
+):
+    results.pause()
+    first = start_worker(TASKS, "-P", "prefork", "-c", "1", env=alone.env)
+    first.wait_log(rf"Task celery_delayq.launch\[{launched.id}\] received")
+    eventually(lambda: alone.delayq.get(launched.id) is None)  # the scanner has acknowledged it
+    first.kill()
+    results.resume()
+
+    start_worker(TASKS, "-P", "threads", "-c", "2", env=alone.env)
+
+    assert launched.get(timeout=PATIENCE) == 6
+
+
+def refused(alone, result):
+    task = alone.delayq.get(result.id)
+    return task if task and task.next_try else None
