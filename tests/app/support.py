@@ -60,6 +60,15 @@ def only_message(redis):
     return key, message
 
 
+def received(app, queue="celery", accept=None):
+    """The messages of a queue, taken from it as a consumer of kombu gets them."""
+    with app.connection_for_read() as connection:
+        simple = connection.SimpleQueue(queue, no_ack=True, accept=accept)
+        messages = [simple.get_nowait() for _ in range(simple.qsize())]
+        simple.close()
+    return messages
+
+
 def comparable(raw):
     """A message without our headers, and without fields that differ in any two messages."""
     message = json.loads(raw)
@@ -79,10 +88,8 @@ def arrive_in_protocol_1(app, name="t", args=(), kwargs=None, *, queue="celery",
     with Celery("stranger", broker=app.conf.broker_url, set_as_current=False) as stranger:
         stranger.conf.task_protocol = 1
         stranger.send_task(name, args, kwargs, queue=queue, **options)
-        with stranger.connection_for_read() as connection:
-            simple = connection.SimpleQueue(queue, no_ack=True, accept=["json", "pickle"])
-            schedule_delivered(Interceptor(app.delayq.services, never), simple.get_nowait())
-            simple.close()
+        [message] = received(stranger, queue, ["json", "pickle"])
+        schedule_delivered(Interceptor(app.delayq.services, never), message)
 
 
 def envelope(delayq, task_id):

@@ -28,6 +28,7 @@ from tests.app.support import (
     lists,
     noop,
     only_message,
+    received,
     redis_ms,
     to_ms,
 )
@@ -61,8 +62,7 @@ def test_options_are_what_the_worker_will_see(app, add, delayq, way):
     result = WAYS[way](add, 1, at=LONG_AGO, **options)
     delayq.hand_over()
 
-    with app.connection_for_read() as connection:
-        seen = connection.SimpleQueue("celery", no_ack=True, accept=["pickle"]).get_nowait()
+    [seen] = received(app, accept=["pickle"])
     assert seen.properties["priority"] == 4
     assert seen.properties["reply_to"] == "somebody"
     assert seen.content_type == "application/x-python-serialize"

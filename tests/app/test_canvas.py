@@ -27,7 +27,7 @@ from celery_delayq.core import clock
 from celery_delayq.core.message.headers import LAUNCH
 from celery_delayq.errors import AlreadyScheduled, NotScheduled
 from tests.app.conftest import app_with_results as app
-from tests.app.support import FAR, LONG_AGO, lists, noop
+from tests.app.support import FAR, LONG_AGO, lists, noop, received
 
 __all__ = ["app"]
 
@@ -87,22 +87,14 @@ def test_applying_it_gives_the_ids_that_the_caller_has(app, delayq, redis, what,
     app.conf.update(task_serializer=serializer, accept_content=[serializer])
     result = CANVASES[what](app.task(name="add")(noop)).delay_until(LONG_AGO)
     delayq.hand_over()
-    [body] = received(app, serializer)
+    [message] = received(app, accept=[serializer])
     redis.flushall()
 
-    app.tasks[LAUNCH](*body[0])
+    app.tasks[LAUNCH](*message.payload[0])
 
     applied = {message["headers"]["id"] for message in pushed(redis)}
     assert applied <= known_ids(result)
     assert len(applied) == (1 if what.startswith(("chain", "pipe", "group of one")) else 2)
-
-
-def received(app, serializer="json", queue="celery"):
-    with app.connection_for_read() as connection:
-        simple = connection.SimpleQueue(queue, no_ack=True, accept=[serializer])
-        bodies = [simple.get_nowait().payload for _ in range(simple.qsize())]
-        simple.close()
-    return bodies
 
 
 def pushed(redis):
@@ -165,10 +157,10 @@ def test_parts_keep_their_own_options(app, add, delayq, redis):
     parts = [add.s(1).set(queue="one", priority=6), add.s(2).set(queue="two", time_limit=5)]
     group(parts).delay_until(LONG_AGO)
     delayq.hand_over()
-    [body] = received(app, queue="one")
+    [message] = received(app, "one")
     redis.flushall()
 
-    app.tasks[LAUNCH](*body[0])
+    app.tasks[LAUNCH](*message.payload[0])
 
     assert set(lists(redis)) == {b"one\x06\x166", b"two"}
     [two] = redis.lrange("two", 0, -1)
@@ -199,14 +191,10 @@ def test_a_part_of_a_chord_that_is_cancelled_counts_and_fails_the_chord(app, add
 
 def finish_all(app):
     """Do what a worker does at the end of each task in the queue."""
-    with app.connection_for_read() as connection:
-        simple = connection.SimpleQueue("celery", no_ack=True)
-        for _ in range(simple.qsize()):
-            message = simple.get_nowait()
-            _, _, embedded = message.payload
-            request = Context({**message.headers, "chord": embedded["chord"]})
-            app.backend.mark_as_done(request.id, 1, request=request)
-        simple.close()
+    for message in received(app):
+        _, _, embedded = message.payload
+        request = Context({**message.headers, "chord": embedded["chord"]})
+        app.backend.mark_as_done(request.id, 1, request=request)
 
 
 def test_a_result_of_a_group_can_be_saved_and_restored(app, add):

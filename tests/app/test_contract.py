@@ -22,7 +22,7 @@ from kombu.serialization import registry
 
 from celery_delayq.errors import InvalidOption
 from tests.app.options_of_celery import IN_MESSAGE, described
-from tests.app.support import LONG_AGO, comparable, lists
+from tests.app.support import LONG_AGO, comparable, lists, received
 from tests.support.shards import keys_of
 
 pytestmark = pytest.mark.libraries
@@ -286,22 +286,8 @@ def signed():
     registry._disabled_content_types.discard("application/x-signed")
 
 
-@pytest.fixture
-def received():
-    """The message that a consumer of kombu gets from a queue."""
-
-    def receive(app, queue="celery"):
-        with app.connection_for_read() as connection:
-            simple = connection.SimpleQueue(queue, no_ack=True)
-            message = simple.get_nowait()
-            simple.close()
-        return message
-
-    return receive
-
-
 def test_a_signed_body_is_read_and_edited_and_its_signature_still_holds_after_the_hand_over(
-    delayq_app, url, signed, received
+    delayq_app, url, signed
 ):
     app = delayq_app(url, accept_content=["signed"], task_serializer="signed")
     app.send_task("add", ("ü", 2**70, 0.1), {"y": [None]}, task_id="a", delayq_at=LONG_AGO)
@@ -312,7 +298,7 @@ def test_a_signed_body_is_read_and_edited_and_its_signature_still_holds_after_th
     app.delayq.hand_over()
 
     assert (task.args, task.kwargs) == (("ü", 5), {"y": [None]})
-    message = received(app)
+    [message] = received(app)
     message.accept = {"application/x-signed"}
     assert message.payload[:2] == [[*task.args], task.kwargs]
 

@@ -14,7 +14,7 @@ from redis import Redis
 from celery_delayq.contrib import events
 from celery_delayq.core import clock
 from celery_delayq.core.message.headers import LAUNCH
-from tests.app.support import FAR, LONG_AGO
+from tests.app.support import FAR, LONG_AGO, received
 from tests.lab.faults.proxy import Proxy
 from tests.support.waiting import PATIENCE, eventually
 
@@ -172,8 +172,8 @@ def test_a_canvas_is_sent_as_the_task_that_applies_it(app, add, watching):
 def test_each_part_of_a_canvas_is_sent_when_it_is_launched(app, add, watching, redis):
     group(add.s(1).set(queue="mail"), add.s(2)).delay_until(LONG_AGO)
     app.delayq.hand_over()
-    with app.connection_for_read() as connection:
-        steps, ids = connection.SimpleQueue("mail", no_ack=True).get_nowait().payload[0]
+    [message] = received(app, "mail")
+    steps, ids = message.payload[0]
 
     with watching(app) as wait_for:
         app.tasks[LAUNCH](steps, ids)

@@ -4,10 +4,9 @@ import logging
 
 import pytest
 from celery.exceptions import Ignore
-from kombu import Connection
 
 from celery_delayq.errors import InvalidSetting, StoreError
-from tests.app.support import FAR
+from tests.app.support import FAR, received
 from tests.app.test_capture_left import later
 from tests.app.test_defer import run
 from tests.support.ports import free_port
@@ -27,19 +26,12 @@ def app(delayq_app):
     return delayq_app("memory://", delayq_capture_eta=True)
 
 
-def messages(app, queue="celery"):
-    """The messages in a queue of the memory transport."""
-    with Connection(app.conf.broker_url) as connection:
-        simple = connection.SimpleQueue(queue, no_ack=True, accept=["json"])
-        return [simple.get_nowait() for _ in range(simple.qsize())]
-
-
 def test_a_countdown_is_left_to_celery_with_one_warning(app, add, caplog):
     with caplog.at_level(logging.WARNING, "celery_delayq"):
         add.apply_async((1,), countdown=5)
         add.apply_async((2,), countdown=5, expires=60)
 
-    assert [one.payload[0] for one in messages(app)] == [[1], [2]]
+    assert [one.payload[0] for one in received(app)] == [[1], [2]]
     [told] = [one for one in caplog.messages if "store" in one]
     assert told == f"{NO_STORE}{WHY}"
 
@@ -48,7 +40,7 @@ def test_a_task_puts_itself_off_by_an_eta(app):
     with pytest.raises(Ignore):
         run(later(app))
 
-    [message] = messages(app, "mail")
+    [message] = received(app, "mail")
     assert message.headers["eta"]
     assert message.headers["delayq_put_offs"] == 1
 
