@@ -1,4 +1,4 @@
-"""`delayq.tasks()`: its bounds, limit and cursor; `tests/store/test_listing.py` has the order."""
+"""`delayq.tasks()`: its bounds, limit and cursor; `tests/store/test_reads.py` has the order."""
 
 from datetime import datetime, timedelta, timezone
 

@@ -1,18 +1,20 @@
-"""`delayq.repair(finding)` mends a finding of `check`, in each shard, and notifies scanners."""
+"""What is wrong in the store: repaired, or shown and changed as it is."""
 
 from dataclasses import replace
+from functools import partial
 
+import kombu.compression
 import pytest
 
 from celery_delayq import State
+from celery_delayq.core.store import Outcome
 from celery_delayq.errors import InvalidOption
 from celery_delayq.signals import task_dead
-from tests.app.support import FAR
+from tests.app.support import FAR, LONG_AGO
+from tests.support.places import take
+from tests.support.shards import put_message
 
-
-@pytest.fixture
-def app(delayq_app, url):
-    return delayq_app(url)
+# `delayq.repair(finding)` mends a finding of `check`, in each shard, and notifies scanners.
 
 
 def test_a_finding_is_repaired(app, redis):
@@ -68,3 +70,85 @@ def test_each_shard_is_mended(delayq_app, url, redis):
 def test_a_value_that_is_no_finding_is_refused(app):
     with pytest.raises(InvalidOption, match=r"^finding is 'a'; expected one that check gave$"):
         app.delayq.repair("a")
+
+
+# A non-Celery message in a valid record is listed, shown, rescheduled and cancelled.
+
+
+# The text before the due time and two closing braces.
+MESSAGES = {
+    "RecursionError": b'{"headers": {"x": ' + b"[" * 100_000,
+    "JSONDecodeError": b'{"headers": {"x" ',
+    "UnicodeDecodeError": b'{"headers": {"x": "\xff\xfe", "y": ',
+    "no headers": b'{"properties": {"x": ',
+    "headers are a number": b'{"headers": 5, "properties": {"x": ',
+    "properties are a list": b'{"properties": [], "headers": {"x": ',
+    "no delivery_info": b'{"properties": {}, "headers": {"task": "t", "x": ',
+    "a huge number": b'{"headers": {"x": ' + b"9" * 10_000,
+}
+PROPERTIES = b'"properties": {"delivery_info": {"routing_key": "q"}, "body_encoding": null}'
+BODIES = [b"5", b'"text"', b"null", b"[5, 5]", b'{"args": 5, "kwargs": 5}', b"[" * 100_000]
+
+
+@pytest.fixture
+def put(app, redis):
+    """Replace the message in a record."""
+
+    for number, task_id in enumerate("abc"):
+        app.send_task("t", (number,), task_id=task_id, delayq_at=FAR + number)
+    return partial(put_message, redis)
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
+def test_an_unreadable_task_is_shown_with_what_is_known_of_it_and_can_be_changed(
+    delayq, put, message
+):
+    put("b", message)
+
+    listed = [*delayq.tasks()]
+
+    assert [(task.id, task.args) for task in listed] == [("a", (0,)), ("b", None), ("c", (2,))]
+    shown = delayq.get("b")
+    assert shown == listed[1]
+    assert (shown.due.timestamp(), shown.task, shown.argsrepr) == (FAR + 1, "", None)
+    assert shown.reason.startswith("its message cannot be read: ")
+    assert delayq.reschedule("b", FAR + 9)
+    assert delayq.cancel("b") is Outcome.DONE
+    assert [task.id for task in delayq.tasks()] == ["a", "c"]
+
+
+@pytest.mark.parametrize("text", BODIES, ids=lambda text: text[:20])
+def test_a_body_that_has_no_arguments_has_none(delayq, put, text):
+    envelope = b'{"body": %s, "content-type": "application/json", "content-encoding": "utf-8", %s'
+    quoted = text.replace(b'"', b'\\"')
+    put("b", envelope % (b'"%s"' % quoted, PROPERTIES) + b', "headers": {"x": ')
+
+    task = delayq.get("b")
+
+    assert (task.queue, task.args, task.kwargs, task.argsrepr) == ("celery", None, None, None)
+    assert [one.id for one in delayq.tasks()] == ["a", "b", "c"]
+
+
+def test_a_dead_task_says_why_it_is_dead_and_that_it_cannot_be_read(delayq, put, redis):
+    put("b", MESSAGES["no headers"])
+    redis.delete("celery")
+    delayq.reschedule("b", LONG_AGO)
+    take(delayq, "dead", "b")
+
+    reason = delayq.get("b").reason
+
+    assert reason.startswith("celery: ")
+    assert "; its message cannot be read: KeyError('headers')" in reason
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize("compression", ["zlib", "bzip2", "lzma"])
+def test_a_compressed_body_is_read_and_one_of_an_unknown_codec_is_hidden(
+    app, delayq, monkeypatch, compression
+):
+    app.send_task("t", ("x" * 5000,), task_id="a", compression=compression, delayq_at=FAR)
+    assert delayq.get("a").args == ("x" * 5000,)
+
+    monkeypatch.setattr(kombu.compression, "_decoders", {})
+
+    assert delayq.get("a").args is None

@@ -14,7 +14,7 @@ from tests.browser.support import press, says
 from tests.cli.conftest import sigint
 from tests.web.conftest import browse, browser
 from tests.web.support import counted
-from tests.web.test_command import start
+from tests.web.test_mounted import start
 
 __all__ = ["browse", "browser", "sigint", "start"]
 

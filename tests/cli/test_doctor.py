@@ -166,13 +166,6 @@ def test_a_wrong_password_is_one_that_is_away(as_user, delayq_app, redis_server)
     assert "username-password" in line.found
 
 
-def test_a_broker_that_is_the_unreachable_store_has_no_line_of_its_own(delayq_app, run):
-    result = run("doctor", "--json", app=delayq_app(f"redis://127.0.0.1:{free_port()}/0"))
-    [line] = result.stdout.splitlines()
-    assert (json.loads(line)["name"], json.loads(line)["level"]) == ("store", "error")
-    assert result.exit_code == 1
-
-
 @pytest.mark.parametrize(
     ("broker_url", "shown"),
     [("nosuch://here", "nosuch://here"), ("amqp://u:s3cr3tx/y@127.0.0.1//", "amqp://127.0.0.1//")],

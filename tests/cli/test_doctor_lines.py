@@ -9,9 +9,10 @@ import time_machine
 from kombu import Queue
 from redis import UsernamePasswordCredentialProvider
 
+from celery_delayq.contrib.care import doctor
 from celery_delayq.contrib.care.access import CALLED
 from celery_delayq.contrib.care.doctor import AT_THE_STORE, LEAST_WEIGHED, Patient
-from celery_delayq.core.servers.risks import Line
+from celery_delayq.core.servers.risks import OK, WARNING, Line
 from celery_delayq.core.store.scripts import load
 from tests.app.support import FAR, LONG_AGO
 from tests.operations.restricted import documented
@@ -434,19 +435,15 @@ def test_a_task_that_comes_back_from_one_pause_is_not_due_in_another(app, look):
     assert line.advice.endswith("resume --queue 'the reports'")
 
 
-def test_a_store_of_another_layout_is_an_error(app, redis, look):
-    redis.hset("{delayq:0}:meta", mapping={"schema": "999", "shards": "1"})
-    advice = "give it a delayq_prefix of its own, or make all processes agree"
-    told = error("agreement", "the store has layout '999', this process '1'", advice)
-    assert look(app, "scanners") == [told]
-
-
-def test_scanners_with_another_broker_are_an_error(app, delayq_app, url, look, alive):
+def test_processes_that_do_not_agree_are_an_error(app, delayq_app, redis, look, alive):
     alive(app)
-    line = named(look(delayq_app("memory://", delayq_url=url), "scanners"), "agreement")
-    assert line.level == "error"
-    assert line.found.startswith("this store's scanners have the broker redis, database 0 on ")
-    assert line.advice == "give each app a delayq_prefix of its own, or both the same broker_url"
+    other = delayq_app("memory://", delayq_url=app.conf.broker_url)
+    other = named(look(other, "scanners"), "agreement")
+    redis.hset("{delayq:0}:meta", mapping={"schema": "999", "shards": "1"})
+    [layout] = look(app, "scanners")
+    assert [line.level for line in (other, layout)] == ["error", "error"]
+    assert other.advice == "give each app a delayq_prefix of its own, or both the same broker_url"
+    assert layout.advice == "give it a delayq_prefix of its own, or make all processes agree"
 
 
 # The broker.
@@ -476,3 +473,95 @@ def test_the_line_of_a_broker_whose_transport_confirms_nothing_says_so(delayq_ap
     [line] = look(delayq_app("memory://", delayq_url=url), "broker")
     assert line.level == "ok"
     assert line.found.endswith("is up, and celery_delayq cannot check whether it keeps messages")
+
+
+# The doctor's line for unique keys whose tasks are lost.
+
+
+RUNS = [(OK, "workers have the tasks of 1 held key", "")]
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    """The answers of workers; at first one that has no task."""
+    told = {"w": {}}
+    monkeypatch.setattr("celery.app.control.Inspect._request", lambda *_, **__: told)
+    return told
+
+
+@pytest.fixture
+def held(app):
+    """A delivered task that holds a key until it has finished, and its message in the queue."""
+    result = app.delayq.schedule(app.signature("t"), after=0, key="k", unique_until="finished")
+    app.delayq.hand_over()
+    return result
+
+
+def of_keys(app):
+    return [(line.level, line.found, line.advice) for line in doctor.held_keys(app.delayq.services)]
+
+
+def test_a_task_that_was_purged_is_named_with_the_way_out(app, held, heard, redis):
+    until = app.delayq.holder(key="k").until
+    redis.delete("celery")
+
+    found = (
+        f"task {held.id} holds the key k until {until:%Y-%m-%d %H:%M} UTC, and neither a worker "
+        "nor the broker has that task"
+    )
+    assert of_keys(app) == [(WARNING, found, "if it does not run: celery -A proj delayq free k")]
+
+
+def test_further_keys_are_counted_after_some(app, heard, redis, limits):
+    limits(doctor_keys=1)
+    for key in "abc":
+        app.delayq.schedule(app.signature("t"), after=0, key=key, unique_until="finished")
+    app.delayq.hand_over()
+    redis.delete("celery")
+    assert of_keys(app)[1:] == [(WARNING, "so do 2 more tasks", "the same")]
+
+
+@pytest.mark.parametrize(
+    ("is_purged", "arrange", "lines"),
+    [
+        (False, lambda **_: None, []),
+        (True, lambda redis, **_: redis.hset("unacked", "tag", "a message of no worker"), []),
+        (True, lambda heard, task_id, **_: heard["w"].update({task_id: ["active", {}]}), RUNS),
+        (True, lambda heard, **_: heard.clear(), []),
+    ],
+    ids=["its message waits", "its message comes again", "a worker has it", "a worker is silent"],
+)
+def test_a_key_whose_task_still_comes_or_runs_is_not_named(  # noqa: PLR0917
+    app, held, heard, redis, is_purged, arrange, lines
+):
+    if is_purged:
+        redis.delete("celery")
+    arrange(redis=redis, heard=heard, task_id=held.id)
+    assert of_keys(app) == lines
+
+
+@pytest.mark.usefixtures("held")
+def test_a_key_whose_task_finishes_meanwhile_is_not_named(app, heard, redis, monkeypatch):
+    redis.delete("celery")
+    finishing = lambda *_, **__: app.delayq.free(key="k") and heard  # noqa: E731
+    monkeypatch.setattr("celery.app.control.Inspect._request", finishing)
+    assert of_keys(app) == RUNS
+
+
+def test_a_key_that_is_held_for_a_time_is_held_without_a_run(app, heard, redis):
+    app.delayq.schedule(app.signature("t"), after=0, key="k", unique_for=3600)
+    app.delayq.hand_over()
+    redis.delete("celery")
+    app.delayq.schedule(app.signature("t"), at=FAR, key="waits", unique_until="finished")
+    assert of_keys(app) == []
+
+
+def test_on_rabbitmq_the_broker_tells_how_many_messages_it_has(
+    delayq_app, url, rabbitmq_server, heard
+):
+    app = delayq_app(rabbitmq_server.url, delayq_url=url, task_default_queue="held-keys")
+    app.delayq.schedule(app.signature("t"), after=0, key="k", unique_until="finished")
+    app.delayq.hand_over()
+    assert of_keys(app) == []
+    app.control.purge()
+    assert [level for level, *_ in of_keys(app)] == [WARNING]

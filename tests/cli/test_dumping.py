@@ -39,15 +39,6 @@ def one(app):
     app.send_task("t", task_id="a", delayq_at=FAR)
 
 
-def test_a_dump_is_loaded_into_another_store(app, other, dumped, said):
-    app.send_task("t", (1, "ü"), task_id="a", delayq_at=FAR, delayq_tags=["x"])
-    app.delayq.pause(all=True)
-    assert said("load", app=other, stdin=dumped()) == ["1 task loaded"]
-    task = other.delayq.get("a")
-    assert (task.args, task.due.timestamp(), task.tags) == ((1, "ü"), FAR, ("x",))
-    assert [str(one.what) for one in other.delayq.pauses()] == ["everything"]
-
-
 def test_a_dump_of_a_store_that_is_not_paused_comes_with_a_warning(one, run):
     result = run("dump")
     assert result.stderr == f"{MOVING}\n"

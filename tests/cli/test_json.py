@@ -1,4 +1,4 @@
-"""`--json`: lines for `jq`, with the arguments as JSON; nothing is unpickled, nothing crashes."""
+"""`--json`: lines for `jq`; and text of others, which does nothing to a terminal."""
 
 import json
 from datetime import datetime, timezone
@@ -10,7 +10,10 @@ from celery import chain
 
 from tests.app.support import FAR, LONG_AGO
 from tests.app.test_reading import Mark
+from tests.operations.test_cli import HOSTILE, printable
 from tests.support.shards import keys_of
+
+# `--json`: lines for `jq`, with the arguments as JSON; nothing is unpickled, nothing crashes.
 
 
 @pytest.fixture
@@ -67,13 +70,10 @@ def test_arguments_that_cannot_be_json_are_null_beside_their_text(  # noqa: PLR0
     assert "kwargsrepr" not in facts
 
 
-@pytest.mark.parametrize("accept", [["json", "pickle"], ["json"]], ids=str)
 @pytest.mark.parametrize("line", ["list", "list --json", "show a", "show a --json"])
-def test_nothing_is_unpickled_to_be_shown(  # noqa: PLR0917
-    delayq_app, url, printed, tmp_path, accept, line
-):
+def test_nothing_is_unpickled_to_be_shown(delayq_app, url, printed, tmp_path, line):
     mark = tmp_path / "mark"
-    app = delayq_app(url, accept_content=accept)
+    app = delayq_app(url, accept_content=["json", "pickle"])
     app.send_task("t", (Mark(mark),), task_id="a", delayq_at=FAR, serializer="pickle")
 
     lines = printed(*line.split(), app=app)
@@ -83,28 +83,6 @@ def test_nothing_is_unpickled_to_be_shown(  # noqa: PLR0917
         [facts] = map(json.loads, lines)
         assert (facts["args"], facts["kwargs"]) == (None, None)
         assert "Mark" in facts["argsrepr"]
-
-
-@pytest.mark.parametrize("hidden", ["args", "kwargs"])
-def test_hidden_arguments_are_null_and_the_others_are_not(app, told, hidden):
-    own = {f"{hidden}repr": "***"}
-    app.send_task("t", ("s3cret",), {"k": "s3cret"}, task_id="a", delayq_at=FAR, **own)
-    facts = told(app)
-    assert (facts[hidden], facts[f"{hidden}repr"]) == (None, "***")
-    assert facts[{"args": "kwargs", "kwargs": "args"}[hidden]] in (["s3cret"], {"k": "s3cret"})
-    assert json.dumps(facts).count("s3cret") == 1
-
-
-def test_bodies_that_are_damaged_are_null(app, redis, told):
-    app.send_task("t", ("x" * 40,), task_id="a", delayq_at=FAR)
-    key = keys_of("a")["records"]
-    record = redis.hget(key, "a")
-    body = json.loads(app.delayq.services.entries.find("a").message)["body"].encode()
-    assert body in record
-    redis.hset(key, "a", record.replace(body, b"!" * len(body)))
-
-    facts = told(app)
-    assert (facts["args"], facts["kwargs"], facts["argsrepr"]) == (None, None, f"('{'x' * 40}',)")
 
 
 def test_an_unreadable_task_has_no_times(app, redis, printed):
@@ -133,3 +111,28 @@ def test_a_canvas_is_listed_as_what_it_is_and_its_arguments_are_not(app, printed
     assert (facts["args"], facts["kwargs"]) == (None, None)
     assert facts["argsrepr"].startswith("chain(shop.add")
     assert "secret" not in "\n".join([*printed("show", result.id), line, row])
+
+
+# Control characters in task names, ids, queues and arguments do not reach a terminal.
+
+
+def test_show_prints_plain_text_and_json_carries_the_text_as_it_is(app, run, said):
+    text = "".join(HOSTILE)
+    app.send_task(text, (text,), {text: text}, task_id=text, queue=text, delayq_at=FAR)
+
+    output = run("show", text).output
+    assert all(printable(line) for line in output.split("\n")), ascii(output)
+    assert len(output.splitlines()) == 12
+    [line] = said("list", "--json")
+    assert (json.loads(line)["id"], json.loads(line)["task"]) == (text, text)
+    assert printable(line)
+
+
+def test_wide_characters_are_listed_as_they_are(app, said):
+    app.send_task("日本.タスク", task_id="a", queue="süß", delayq_at=FAR)
+    assert said("list")[1].endswith("日本.タスク        süß    scheduled")
+
+
+def test_an_id_that_looks_like_an_option_can_follow_a_double_dash(app, said):
+    app.send_task("t", task_id="--json", delayq_at=FAR)
+    assert said("cancel", "--", "--json") == ["task --json cancelled"]

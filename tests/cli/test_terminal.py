@@ -95,6 +95,7 @@ def test_hostile_text_does_nothing_to_a_terminal(app, terminal):
     lines = lines_of(shown)
 
     assert all(map(printable, lines)), ascii(shown)
+    assert len(lines) == 1 + len(texts)
     # No text was interpreted as markup.
     for text in ("[red]red[/red]", ":boom:", "[/]", "\\[x]"):
         assert sum(line.count(text) for line in lines) >= 2

@@ -31,12 +31,6 @@ def test_an_unknown_level_of_logging_is_an_error_of_usage(run):
     assert "'NOPE' is not one of" in result.output
 
 
-@pytest.mark.parametrize("number", [2**63, 10**30])
-def test_any_limit_may_be_given(app, said, number):
-    app.send_task("t", task_id="one", delayq_at=FAR)
-    assert len(said("list", "--limit", str(number))) == 2
-
-
 def schedule(app, number):
     items = [((), {}, FAR, f"{one}" * 20) for one in range(number)]
     assert app.delayq.schedule_many(app.signature("shop.remind", delayq_tags=["x"]), items)

@@ -188,6 +188,7 @@ def fires(alert, told):
         (None, {"reconciled": (("order", "another program's"),)}, []),
         ("pauses", {}, [held_since(NOW_MS - 600_001)]),
         (None, {}, [held_since(NOW_MS - 600_000)]),
+        (None, {}, [held_since(NOW_MS - 600_001, resumed=True)]),
         ("pauses", {}, [held_since(NOW_MS, resumed=True, left=601)]),
     ],
 )

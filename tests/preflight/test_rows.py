@@ -1,4 +1,4 @@
-"""What the rows say, in which states tasks are looked at, and that nothing is written."""
+"""What the rows say, of tasks in which states and shards; and that nothing is written."""
 
 import tracemalloc
 
@@ -217,3 +217,19 @@ def test_the_result_is_a_value(new, old):
     assert delayq.preflight() == delayq.preflight()
     with pytest.raises(AttributeError):
         delayq.preflight().tasks = 5
+
+
+# Several shards: each is read, and one row counts the tasks of all.
+
+
+def test_a_row_counts_the_tasks_of_all_shards(delayq_app, url):
+    old = delayq_app(url, delayq_shards=3)
+    for number in range(30):
+        old.send_task("remind", (1,), task_id=f"r{number}", delayq_at=FAR + number)
+    new = delayq_app(url, delayq_shards=3)
+    new.task(name="other", shared=False)(one)
+
+    found = new.delayq.preflight()
+
+    [row] = found.misfits
+    assert (row.count, row.id, found.tasks) == (30, "r0", 30)

@@ -549,12 +549,6 @@ def test_a_dump_of_rules_that_only_a_later_release_reads_ends_with_1_and_that_on
     assert len(loaded[0]) == 2
 
 
-def test_a_dump_of_tasks_that_only_a_later_release_reads_ends_with_1(new, told, command):
-    told(new, ["schedule", "a", FAR])
-    assert command(None, "dump")[0] == 1
-    assert command(new, "dump")[0] == 0
-
-
 # Each of these rules has one run at a time, so its writers look at it each second.
 def test_in_a_roll_out_rules_of_both_formats_go_on_and_each_slot_runs_once(
     versions, start, told, delayq, redis

@@ -8,7 +8,7 @@ import pytest
 
 from celery_delayq import Outcome
 from tests.app.support import FAR, LONG_AGO
-from tests.app.test_unreadable import BODIES, MESSAGES, PROPERTIES
+from tests.app.test_repair import BODIES, MESSAGES, PROPERTIES
 from tests.support.places import at
 from tests.support.shards import keys_of, put_message
 from tests.web.support import field, form_of, is_wrong

@@ -258,14 +258,6 @@ def test_an_old_link_to_a_list_of_one_id_leads_to_what_is_known_of_it(app, brows
     assert browser.get("/tasks", id="a").location == "/task?id=a&back=id%3Da"
 
 
-def test_the_beginning_of_an_id_lists_those_that_begin_so(app, browser):
-    ids = [f"8b0ce8b4-1f0f-4cd5-9a1c-9d1f7b6f7a5{number}" for number in range(2)]
-    for each in (*ids, "8b0ce8b5-1f0f-4cd5-9a1c-9d1f7b6f7a53"):
-        app.send_task("t", task_id=each, delayq_at=FAR)
-    page = browser.get(browser.get("/tasks", q="8b0ce8b4").location)
-    assert sorted(page.ids) == ids
-
-
 def test_tasks_have_each_text_of_a_search_in_their_arguments(browser, scheduled):
     scheduled("a", "red shoes")
     scheduled("b", "red hat")

@@ -1,4 +1,4 @@
-"""A listing has all waiting entries, of every place, in due order; a cursor continues it."""
+"""Reads: one entry, the lists with their cursors, the queues, and tags."""
 
 import itertools
 import random
@@ -8,15 +8,95 @@ from dataclasses import replace
 import pytest
 
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Entries, Listing, State, listing
+from celery_delayq.core.store import (
+    Entries,
+    Listing,
+    NewEntry,
+    Outcome,
+    State,
+    counts,
+    label_of,
+    listing,
+)
 from celery_delayq.core.store.changes import Move, Removal
 from celery_delayq.core.store.listing import ALL, ListCursor
 from celery_delayq.core.store.record import Extras, header_for, labels_for, lane_for
+from celery_delayq.core.store.schedule import Addition
 from celery_delayq.core.store.selection import Filter
 from celery_delayq.errors import InvalidOption
-from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, ROUTE, Store, new_record
+from tests.store.arguments import arguments
+from tests.store.support import FAR_MS, MEMBERSHIP, NOW_MS, PLACES, ROUTE, Store, new_record
 
 pytestmark = pytest.mark.core
+
+
+# One entry, the counts, and what falls due.
+
+
+def test_an_entry_that_is_not_scheduled_is_none(store):
+    store.schedule("gone")
+    store.steps().hand_over()
+    assert store.entries.find("gone") is store.entries.find("never") is None
+    assert store.entries.state("gone") is store.entries.state("never") is None
+
+
+def test_the_time_of_a_hand_over_is_known_for_a_while(store):
+    store.schedule("a")
+    store.schedule("cancelled", FAR_MS)
+    store.set_ms(NOW_MS + 5)
+    assert store.entries.handed_over_ms("a") is None
+    store.steps().hand_over()
+    store.entries.change("cancelled", Removal())
+    assert store.entries.handed_over_ms("a") == NOW_MS + 5
+    assert store.entries.handed_over_ms("cancelled") is store.entries.handed_over_ms("b") is None
+
+
+STATES = {
+    **dict.fromkeys(("due", "relay", "refused"), State.SCHEDULED),
+    "parked": State.PAUSED,
+    "leased": State.IN_FLIGHT,
+    "dead": State.DEAD,
+}
+
+
+@pytest.mark.parametrize("place", STATES)
+def test_the_place_of_an_entry_is_its_state(store, place):
+    store.at(place)
+    assert store.entries.state("a") is store.entries.find("a").state is STATES[place]
+
+
+def test_a_due_time_of_zero_is_listed_and_counted(store):
+    store.schedule("a", 0)
+    assert [entry.task_id for entry in store.entries.waiting(Listing(0, 1))] == ["a"]
+    found = store.entries.counts()
+    assert (found.next_due_ms, found.oldest_overdue_ms) == (0, 0)
+
+
+# How many fall due in each of some spans of time.
+
+
+def falling_due(store, span_ms, spans, **after):
+    return counts.falling_due(store.entries.shards, span_ms, spans, **after)
+
+
+def test_each_entry_is_counted_in_the_span_in_which_it_is_due(store):
+    assert falling_due(store, 60_000, 1000) == (NOW_MS, [0] * 1000)
+    for number, after in enumerate((-5, 0, 1, 10, 11, 20, 30, 31)):
+        put = store.schedule_relayed if number % 2 else store.schedule
+        put(f"task-{number}", NOW_MS + after)
+    assert falling_due(store, 10, 3) == (NOW_MS, [2, 2, 1])
+    assert falling_due(store, 31, 1) == (NOW_MS, [6])
+
+
+def test_the_spans_can_begin_at_any_time(store):
+    for number, after in enumerate((-1001, -1000, -999, 0, 1)):
+        store.schedule(f"task-{number}", NOW_MS + after)
+    assert falling_due(store, 1000, 2, after_ms=NOW_MS - 1001) == (NOW_MS, [2, 2])
+    assert falling_due(store, 1000, 1, after_ms=0) == (NOW_MS, [0])
+
+
+# A listing has all waiting entries, of every place, in due order; a cursor continues it.
+
 
 END = 2**53
 LATE = Extras(grace_ms=10**9)
@@ -396,8 +476,10 @@ def test_a_page_ends_after_its_bound_in_bytes_and_the_next_goes_on(store, limits
 # Cursors.
 
 
-NO_CURSORS = ["", "x", ":", ":::", "ab:0:1", "ab:0:x:1", "ab:0:nan:1", "ab:0:1:-1", "ab:-1:1:1"]
-NO_CURSORS += ["ab:0:1:1 ", "ab:0:1:1\n", "ab:0:1:" + "9" * 16, "ab:100:1:1", "\udcff"]
+NO_CURSORS = [
+    *("", "x", ":", ":::", "ab:0:1", "ab:0:x:1", "ab:0:nan:1", "ab:0:1:-1", "ab:-1:1:1"),
+    *("ab:0:1:1 ", "ab:0:1:1\n", "ab:0:1:" + "9" * 16, "ab:100:1:1", "\udcff"),
+]
 
 
 @pytest.mark.parametrize("text", NO_CURSORS)
@@ -461,3 +543,401 @@ def test_listing_takes_one_step_a_page(store):
         store.raw.config_resetstat()
         assert len(page(store, cursor, 5)) == 5
         assert store.raw.info("commandstats")["cmdstat_evalsha"]["calls"] == steps
+
+
+# Waiting entries per queue, counted in due order; and the entry that is overdue longest.
+
+
+CELERY, MAIL = label_of("celery"), label_of("mail")
+UNREADABLE = b""
+
+
+def by_label(store, most=10_000):
+    """The number of waiting and overdue entries per label; and whether all were counted."""
+    tallies, is_complete = store.entries.tallies(most)
+    return {one.label: (one.waiting, one.overdue) for one in tallies}, is_complete
+
+
+def small_steps(limits, size=3, steps=40):
+    limits(queues_step=size, queues_steps=steps)
+
+
+def calls_of(store, name):
+    """Record a script's arguments in each call from here on."""
+    seen = []
+    store.scripts.on_call = lambda script, given: script == name and seen.append(given)
+    return seen
+
+
+def test_the_entries_of_each_queue_are_counted_and_the_overdue_ones_among_them(store):
+    store.schedule("a", NOW_MS, queue="mail")
+    store.schedule("b", NOW_MS + 1, queue="mail")
+    store.schedule("c", NOW_MS - 5)
+    store.schedule_relayed("d", NOW_MS)
+    store.schedule_relayed("e", FAR_MS)
+    assert by_label(store) == ({MAIL: (2, 1), CELERY: (3, 2)}, True)
+
+
+def test_an_entry_in_flight_dead_or_parked_does_not_wait(store):
+    store.at("dead", "dead")
+    store.at("leased", "flying")
+    store.at("parked", "parked", queue="mail")
+    store.schedule("waits", FAR_MS)
+    assert by_label(store) == ({CELERY: (1, 0)}, True)
+
+
+def test_a_refused_entry_is_overdue_whenever_it_is_tried_again(store):
+    store.at("refused", wait=300)
+    store.schedule("b", FAR_MS)
+    assert by_label(store) == ({CELERY: (2, 1)}, True)
+
+
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3, 500])
+def test_over_all_steps_each_entry_is_counted_once(store, limits, share, size):
+    small_steps(limits, size)
+    store.raw.hset(store.keys["meta"], "seq", 250)  # the numbers get a carry
+    for step in range(20):
+        put = store.schedule_relayed if step % 3 == 0 else store.schedule
+        put(f"a{step}", FAR_MS + (step * 7) % 5, share=share)
+    assert by_label(store) == ({CELERY: (20, 0)}, True)
+
+
+@pytest.mark.parametrize(("refused", "is_complete"), [(3, True), (4, False)])
+def test_refused_entries_are_counted_once_and_no_more_than_fill_a_step(
+    store, limits, refused, is_complete
+):
+    small_steps(limits)
+    store.at("refused", *(f"r{step}" for step in range(refused)))
+    for step in range(4):
+        store.schedule(f"a{step}", FAR_MS)
+    assert by_label(store) == ({CELERY: (7, 3)}, is_complete)
+
+
+def test_no_more_is_looked_at_than_may_be_and_the_overdue_ones_come_first(store, limits):
+    small_steps(limits, 5)
+    for step in range(30):
+        store.schedule(f"later{step}", FAR_MS + step)
+    for step in range(4):
+        store.schedule_relayed(f"late{step}", NOW_MS - step)
+    assert by_label(store, 10) == ({CELERY: (10, 4)}, False)
+    assert by_label(store, 12) == ({CELERY: (12, 4)}, False)
+    assert by_label(store, 34) == ({CELERY: (34, 4)}, True)
+
+
+def test_no_more_is_looked_at_if_some_are_refused_and_others_wait_behind_a_key(store):
+    held = [Extras(key, hold="w60000") for key in "kl"]
+    for extras in held:
+        store.schedule(extras.key, NOW_MS, extras=extras)
+    store.steps().hand_over()
+    for extras in held:
+        store.schedule(f"{extras.key}2", FAR_MS, extras=extras, conflict="replace")
+        assert store.places(f"{extras.key}2") == ["behind"]
+    store.at("refused", "r")
+    assert by_label(store, 2) == ({CELERY: (2, 1)}, False)
+    assert by_label(store, 3) == ({CELERY: (3, 1)}, True)
+
+
+def test_entries_that_come_back_from_a_pause_count_towards_the_limit(store):
+    store.entries.pause(lane_for(), "")
+    for step in range(3):
+        store.schedule(f"late{step}", NOW_MS)
+    store.steps().hand_over()
+    store.entries.resume(lane_for())
+    for step in range(4):
+        store.schedule(f"later{step}", FAR_MS)
+    assert by_label(store, 5) == ({CELERY: (5, 3)}, False)
+    assert by_label(store, 7) == ({CELERY: (7, 3)}, True)
+
+
+def test_a_count_of_queues_ends_where_records_are_large(store, limits):
+    limits(queues_step_bytes=5000, queues_steps=3)
+    for step in range(20):
+        store.schedule(f"a{step}", FAR_MS, payload="x" * 2000)
+    calls = calls_of(store, "queues")
+    assert by_label(store) == ({CELERY: (9, 0)}, False)
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("payload", ["x" * 100, "x" * 6000], ids=["small", "large"])
+def test_a_step_reads_no_more_than_its_bytes_allow(store, payload):
+    for step in range(20):
+        store.schedule(f"a{step}", FAR_MS, payload=payload)
+    size = len(store.record("a0"))
+    looked, *_ = store.scripts.call("queues", **arguments("queues", max_bytes=size * 3 - 1))
+    assert looked == 3
+
+
+def test_entries_that_leave_between_two_steps_make_it_skip_no_other(store, limits):
+    small_steps(limits)
+    for step in range(12):
+        store.schedule(f"a{step}", FAR_MS + step)
+    steps, gone = itertools.count(), iter([f"a{step}" for step in range(12)])
+
+    def leave(script, _):
+        if script == "queues" and next(steps):
+            for task_id in (next(gone), next(gone)):
+                store.entries.change(task_id, Removal())
+
+    store.scripts.on_call = leave
+    # When the second step begins, two of the first three have left; it begins at the fourth.
+    assert by_label(store) == ({CELERY: (12, 0)}, True)
+
+
+def test_an_unreadable_entry_is_of_no_queue(store):
+    for task_id in ("gone", "foreign", "cut", "sound"):
+        store.schedule(task_id, NOW_MS)
+    store.raw.hdel(store.keys["records"], "gone")
+    store.raw.hset(store.keys["records"], "foreign", b"0" + store.record("foreign")[1:])
+    store.raw.hset(store.keys["records"], "cut", store.record("cut")[:40])
+    assert by_label(store) == ({UNREADABLE: (3, 3), CELERY: (1, 1)}, True)
+
+
+def test_neighbours_that_differ_only_behind_their_header_are_told_apart(store):
+    for step, queue in enumerate(("mail", "celery", "mail", "celery")):
+        store.schedule(f"a{step}", FAR_MS + step, queue=queue, to="one list")
+    store.schedule("damaged", FAR_MS + 9, to="one list")
+    record = store.record("damaged")
+    start = record.index(b"one list") + len("one list") + 6
+    spoilt = record[:start] + b"x" * 13 + record[start + 13 :]
+    store.raw.hset(store.keys["records"], "damaged", spoilt)
+    assert by_label(store) == ({MAIL: (2, 0), CELERY: (2, 0), UNREADABLE: (1, 0)}, True)
+
+
+def test_the_tally_of_a_queue_shows_where_one_of_its_entries_goes(store):
+    store.schedule("a", FAR_MS, queue="mail", to="the list")
+    store.schedule_relayed("b", FAR_MS)
+    tallies, _ = store.entries.tallies(10)
+    places = {one.label: (one.kind, one.place[:8]) for one in tallies}
+    assert places == {MAIL: ("L", "the list"), CELERY: ("R", '{"exchan')}
+
+
+def test_members_of_somebody_else_s_keep_a_count_of_queues_from_nothing(store, limits):
+    small_steps(limits)
+    for step in range(10):
+        store.schedule(f"a{step}", FAR_MS)
+    strangers = ["", "x", b"\0\0\0\0\0", b"\xff" * 6, "another program's"]
+    store.raw.zadd(store.keys["due"], dict.fromkeys(strangers, FAR_MS))
+    store.raw.zadd(store.keys["due"], {"before": "-inf", "behind": "+inf"})
+    counted, is_complete = by_label(store)
+    assert counted[CELERY] == (10, 0)
+    assert is_complete
+
+
+def oldest(store):
+    return store.entries.counts().oldest_overdue_ms
+
+
+def by_state(store):
+    counts = store.entries.counts()
+    return counts.scheduled, counts.overdue, counts.refused, counts.paused
+
+
+def test_nothing_is_overdue_one_millisecond_early(store):
+    assert oldest(store) is None
+    store.schedule("a", NOW_MS + 1)
+    store.schedule_relayed("b", NOW_MS + 1)
+    store.schedule_relayed("c", NOW_MS + 2)
+    assert (by_state(store), oldest(store)) == ((3, 0, 0, 0), None)
+    store.set_ms(NOW_MS + 1)
+    assert (by_state(store), oldest(store)) == ((3, 2, 0, 0), NOW_MS + 1)
+
+
+def test_the_oldest_overdue_entry_is_looked_for_wherever_it_waits(store):
+    store.schedule("a", NOW_MS - 10)
+    assert oldest(store) == NOW_MS - 10
+    store.schedule_relayed("b", NOW_MS - 20)
+    assert oldest(store) == NOW_MS - 20
+    store.schedule_relayed("c", NOW_MS - 30)
+    claims = store.take("leased", "c", "b")
+    assert oldest(store) == NOW_MS - 10
+    store.steps().nack("refused", claims[:1], wait=300)
+    assert oldest(store) == NOW_MS - 30
+
+
+def test_a_due_and_paused_entry_counts_the_same_before_a_scanner_has_met_it(store):
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    store.schedule("first", NOW_MS - 12, queue="mail")
+    store.schedule("next", NOW_MS - 11, queue="celery")
+    store.schedule("last", NOW_MS - 10, queue="mail")
+    store.schedule("not due", FAR_MS, queue="mail")
+    counts = store.entries.counts()
+    assert by_state(store) == (2, 1, 0, 2)
+    assert (counts.next_due_ms, counts.oldest_overdue_ms) == (NOW_MS - 11, NOW_MS - 11)
+    assert by_label(store)[0] == {CELERY: (1, 1), MAIL: (1, 0)}
+    store.entries.change("next", Removal())
+    assert store.entries.counts().next_due_ms == FAR_MS
+    store.steps().hand_over()
+    assert by_state(store) == (1, 0, 0, 2)
+
+
+@pytest.mark.parametrize("bound", ["overdue_seen", "overdue_bytes"])
+def test_a_paused_entry_behind_as_many_as_are_looked_at_counts_as_overdue(store, limits, bound):
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    for step in range(4):
+        store.schedule(f"a{step}", NOW_MS - 10 + step, queue="mail")
+    size = len(store.record("a0"))
+    limits(**{bound: 3 if bound == "overdue_seen" else size * 3 - 1})
+    assert by_state(store) == (1, 1, 0, 3)
+    assert store.entries.counts().next_due_ms == oldest(store) == NOW_MS - 7
+    store.entries.change("a3", Removal())
+    assert oldest(store) is None
+
+
+@pytest.mark.parametrize(("looked_at", "age"), [(3, 20), (2, 10)])
+def test_a_refused_entry_is_as_old_as_its_due_time_if_it_is_among_those_tried_next(
+    store, limits, looked_at, age
+):
+    for step, wait in enumerate((10, 50, 200)):
+        store.at("refused", f"a{step}", due_ms=NOW_MS - 10 * step, wait=wait)
+    limits(overdue_seen=looked_at)
+    assert oldest(store) == NOW_MS - age
+
+
+@pytest.mark.parametrize("paused", [49, 50, 51, 120, 299])
+def test_over_all_slices_what_is_paused_is_passed(store, paused):
+    store.entries.pause(lane_for(queue="mail"), "mail")
+    for step in range(paused):
+        store.schedule(f"a{step}", NOW_MS - 500 + step, queue="mail")
+    assert oldest(store) is None
+    store.schedule("b", NOW_MS - 3)
+    assert oldest(store) == NOW_MS - 3
+
+
+def test_an_unreadable_entry_is_overdue_as_well(store):
+    store.schedule("a", NOW_MS - 10)
+    store.raw.hset(store.keys["records"], "a", "spoilt")
+    assert oldest(store) == NOW_MS - 10
+    store.entries.pause(lane_for(), "")
+    assert oldest(store) == NOW_MS - 10
+
+
+# Tags lead to an entry in any place, and to nothing once it has left, by any way.
+
+
+TAGGED = Extras("k", ("one", "two", "ü"), 10**12)
+OTHER = Extras("k", ("two", "three"))
+
+
+def tags(store):
+    """Ids by tag."""
+    found = {}
+    for one in store.raw.zrange(store.keys["tags"], 0, -1):
+        tag, _, member = one.partition(b"\0")
+        found.setdefault(tag.decode(), []).append(member[6:].decode())
+    return found
+
+
+def of(*ids):
+    return {tag: list(ids) for tag in sorted(TAGGED.tags)}
+
+
+def of_other(task_id):
+    return {"two": [task_id], "three": [task_id]}
+
+
+def schedule(store, task_id, extras=OTHER, conflict="replace", kind="L", **options):
+    destination = header_for(kind, "celery" if kind == "L" else ROUTE)
+    record = new_record(task_id, destination, share=True).with_extras(extras)
+    (answer,) = store.entries.schedule(
+        [NewEntry(task_id, When("at", FAR_MS), record, conflict)], Addition(**options)
+    )
+    assert not isinstance(answer, Exception)
+
+
+@pytest.mark.parametrize("kind", ["schedule", "schedule_relayed"])
+def test_each_tag_of_an_entry_leads_to_it(store, kind):
+    getattr(store, kind)("a", FAR_MS, extras=TAGGED)
+    getattr(store, kind)("b", FAR_MS, extras=Extras("", ("two",)))
+
+    assert tags(store) == {**of("a"), "two": ["a", "b"]}
+    assert store.entries.find("a").extras == TAGGED
+    store.check()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_in_every_place_an_entry_has_its_tags(store, place):
+    store.at(place, extras=TAGGED)
+    assert tags(store) == of("a")
+    store.check()
+
+
+def test_members_of_a_tag_are_in_the_order_of_their_scheduling(store):
+    for number in reversed(range(300)):
+        store.schedule(f"a{number}", FAR_MS - number, extras=Extras("", ("t",)))
+
+    assert tags(store) == {"t": [f"a{number}" for number in reversed(range(300))]}
+
+
+def reclaim(store, _):
+    assert store.steps().reclaim() == ["a"]
+
+
+def cancel(expected):
+    def step(store, _):
+        assert store.entries.change("a", Removal())[0] is expected
+
+    return step
+
+
+def move(store, _):
+    assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.DONE
+    assert store.entries.find("a").extras == TAGGED
+    assert store.raw.hget(store.keys["holders"], "k") == b"a"
+
+
+# The place of the entry, a step, and the tags after it.
+STEPS = {
+    "handed over": ("due", lambda store, _: store.steps().hand_over(), {}),
+    "acknowledged": ("leased", lambda store, claims: store.steps().ack(claims), {}),
+    "given back": ("leased", lambda store, claims: store.steps().nack("unknown", claims), of("a")),
+    "reclaimed": ("lapsed", reclaim, of("a")),
+    "cancelled": ("due", cancel(Outcome.DONE), {}),
+    "cancelled after its lease": ("lapsed", cancel(Outcome.UNCERTAIN), {}),
+    "rescheduled": ("due", move, of("a")),
+    "replaced under its key": ("due", lambda store, _: schedule(store, "b"), of_other("b")),
+    "replaced by its id": ("due", lambda store, _: schedule(store, "a"), of_other("a")),
+    "superseded by the running task": (
+        "leased",
+        lambda store, _: schedule(store, "a", conflict="", kind="R", supersede=True),
+        of_other("a"),
+    ),
+    "kept": ("due", lambda store, _: schedule(store, "b", conflict="keep"), of("a")),
+    "dead and removed": ("dead", cancel(Outcome.DONE), {}),
+    "dead and rescheduled": ("dead", move, of("a")),
+    "dead and scheduled anew": (
+        "dead",
+        lambda store, _: schedule(store, "a", conflict="keep"),
+        of_other("a"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("place", "step", "expected"), STEPS.values(), ids=STEPS)
+def test_a_step_leaves_the_tags_of_what_waits_and_no_others(store, place, step, expected):
+    claims = store.at(place, extras=TAGGED)
+    step(store, claims)
+    assert tags(store) == expected
+    store.check()
+
+
+def test_a_batch_that_is_handed_over_takes_all_its_tags_and_keys_along(store):
+    for number in range(300):
+        own = tuple(f"t{number + tag}" for tag in range(16))
+        store.schedule(f"a{number}", extras=Extras(f"k{number}", own))
+
+    assert store.steps(batch_size=300).hand_over().handed_over == 300
+    assert tags(store) == {}
+    assert not store.raw.exists(store.keys["holders"])
+    store.check()
+
+
+def test_tags_and_key_of_the_longest_survive_everything(store):
+    longest = Extras("k" * 255, tuple(f"{number:x}" + "é" * 127 for number in range(16)), 10**15)
+
+    store.at("uncertain", extras=longest)
+    store.reschedule("a", When("at", FAR_MS))
+
+    assert store.entries.find("a").extras == longest
+    assert b"a" in store.entries.find("a").message
+    store.check()
