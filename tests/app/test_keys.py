@@ -549,23 +549,21 @@ def second(add, delayq, running):
     return delayq.schedule(add.s(2), at=FAR, conflict="replace", **UNTIL)
 
 
-def test_a_key_shows_the_task_behind_and_the_one_that_runs(delayq, running, second):
-    task = delayq.get(key="k")
-    assert (task.id, task.behind, task.state) == (second.id, running.id, State.SCHEDULED)
-    assert task.facts()["behind"] == running.id
-    assert json.loads(json.dumps(task.facts()))["key"] == "k"
-    assert [one.behind for one in delayq.tasks()] == [running.id]
-    assert [one.behind for one in delayq.select(state="SCHEDULED")] == [running.id]
-
-
-def test_each_read_has_the_end_of_the_time_for_which_its_key_is_held(
-    delayq, redis, running, second
+def test_each_read_shows_the_task_that_runs_before_one_behind_it_and_the_end_of_that(
+    add, delayq, redis, running, second
 ):
     ends = from_ms(int(redis.zscore(keys_of("k")["held"], "k")))
     assert delayq.holder(key="k").until == ends
-    for task in (delayq.get(key="k"), *delayq.tasks(), *delayq.select(all=True)):
-        assert task.behind_until == ends
-    assert delayq.get(second.id).facts()["behind_until"] == ends.isoformat()
+    for task in (delayq.get(key="k"), *delayq.tasks(), *delayq.select(state="SCHEDULED")):
+        assert (task.id, task.behind, task.behind_until) == (second.id, running.id, ends)
+        assert task.state is State.SCHEDULED
+    facts = json.loads(json.dumps(delayq.get(second.id).facts()))
+    said = facts["key"], facts["behind"], facts["behind_until"]
+    assert said == ("k", running.id, ends.isoformat())
+
+    other = delayq.get(delayq.schedule(add.s(2), at=FAR, key="other"))
+    assert other.behind == ""
+    assert "behind" not in other.facts()
 
 
 def test_a_task_behind_one_that_waits_itself_has_no_end_of_that(delayq, redis, running, second):
@@ -573,13 +571,6 @@ def test_a_task_behind_one_that_waits_itself_has_no_end_of_that(delayq, redis, r
     task = delayq.get(second.id)
     assert (task.behind, task.behind_until) == ("first", None)
     assert "behind_until" not in task.facts()
-
-
-def test_a_task_behind_no_other_has_no_fact_of_it(add, delayq):
-    delayq.schedule(add.s(2), at=FAR, key="other")
-    [task] = delayq.tasks()
-    assert task.behind == ""
-    assert "behind" not in task.facts()
 
 
 def test_calls_by_key_are_about_the_task_behind(delayq, running, second):

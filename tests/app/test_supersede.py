@@ -85,22 +85,6 @@ def test_a_run_that_gives_way_to_another_task_is_revoked_only_if_that_was_its_re
     assert (app.AsyncResult("a").state == "REVOKED") is is_revoked
 
 
-def test_a_running_task_may_schedule_itself_again(app, task, running):
-    task.s(1).set(task_id="a").delay_until(LONG_AGO)
-    app.delayq.hand_over()
-    running("a")
-    task.s(2).set(task_id="a").delay_until(FAR)
-    assert app.delayq.get("a").args == (2,)
-
-
-def test_a_running_task_cannot_take_another_one_s_id(app, task, running):
-    task.s(1).set(task_id="other").delay_until(FAR)
-    running("a")
-    with pytest.raises(AlreadyScheduled):
-        task.s(2).set(task_id="other").delay_until(FAR)
-    assert app.delayq.get("other").args == (1,)
-
-
 # With a key that is held until the run has finished.
 
 

@@ -368,11 +368,6 @@ def test_of_two_that_it_meets_the_one_with_its_key_is_told():
 
 
 @pytest.fixture
-def shard_steps(store):
-    return store.steps(lease=60)
-
-
-@pytest.fixture
 def claimed(store, shard_steps):
     """An entry with the key that is being published."""
     return store.at("leased", by=shard_steps, extras=KEY)

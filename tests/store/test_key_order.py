@@ -16,11 +16,6 @@ pytestmark = pytest.mark.core
 KEY = b"k"
 
 
-@pytest.fixture
-def shard_steps(store):
-    return store.steps(lease=60)
-
-
 def scheduled(
     store: Store, *ids: str, conflict="replace", key="k", to=None, revokes="none", ms=NOW_MS
 ) -> Request:

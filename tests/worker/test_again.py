@@ -30,15 +30,6 @@ def test_a_retry_runs_once_per_attempt_and_not_early(project):
     assert len(project.runs(result)) == 3
 
 
-def test_a_retry_at_once_is_no_conflict_although_it_overtakes_the_scanner_s_ack(project):
-    results = [project.tasks["persist"].delay_for(0, 3, 0) for _ in range(10)]
-    for result in results:
-        assert result.get(timeout=30) == 3
-        assert [run["retries"] for run in project.runs(result)] == [0, 1, 2, 3]
-    # A task may have run before the scanner acknowledges it.
-    eventually(lambda: [project.delayq.get(result.id) for result in results] == [None] * 10)
-
-
 def test_a_captured_retry_has_a_due_time_and_an_attempt_of_its_own(captured):
     result = captured.tasks["persist"].delay_for(0.1, 1, 0.3)
     first, second = captured.wait_runs(result, 2)

@@ -111,19 +111,6 @@ def test_the_successor_of_a_task_runs_once_that_has_ended_in_any_way(crew, key, 
     wait_free(crew, key)
 
 
-@pytest.mark.parametrize("how", ["retry", "defer", "replace"])
-def test_a_task_behind_a_held_key_waits_until_its_holder_runs_no_more(project, key, how):
-    first = start(project, "go_on_late", how, key)
-    second = behind(project, key)
-    end(project, first)
-    project.wait_runs(first, 2)
-    assert project.delayq.get(second).behind == first.id
-    end(project, first)
-    project.wait_runs(second)
-    end(project, second)
-    wait_free(project, key)
-
-
 def behind(project, key):
     """Schedule a task that is due, and goes behind the one that runs."""
     return project.delayq.schedule(
