@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import parallel, same_draws
 from tests.support.apps import celery_state_kept, new_app
+from tests.support.certificates import make_certificates
 from tests.support.durations import Recorder
 from tests.support.garbage import no_collector
 from tests.support.limits import Limits
@@ -155,6 +156,12 @@ def start_redis():
     """Start a server for this test alone: ``start_redis("--appendonly", "yes")``."""
     with contextlib.ExitStack() as stack:
         yield lambda *config, **options: stack.enter_context(RedisServer(*config, **options))
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    """The folder with the certificates for servers that speak TLS."""
+    return make_certificates(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="session")

@@ -409,14 +409,6 @@ def test_with_aof_a_replica_that_keeps_nothing_on_disk_does_not_count(app_on, ea
     assert warnings_of(caplog) == [f"{UNREPLICATED}0 of 1 replicas had them within {LONG:g} s"]
 
 
-def test_with_aof_a_master_without_such_a_file_is_told_once(app_on, each_redis, caplog):
-    needs_waitaof(each_redis)
-    app = app_on(each_redis.port, 1, LONG, "aof")
-    assert [app.tasks["add"].delay_for(LATER, 1).replicas for _ in range(2)] == [0, 0]
-    (told,) = warnings_of(caplog)
-    assert told.startswith(f"{UNREPLICATED}Redis refused WAITAOF: WAITAOF cannot be used")
-
-
 def test_with_aof_a_task_that_is_not_on_the_master_s_own_disk_does_not_count(
     app_on, each_redis, caplog
 ):

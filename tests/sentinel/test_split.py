@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.sentinel.faults import demote, hide, kept, kill, silence
+from tests.sentinel.faults import hide, kept, kill, silence
 from tests.sentinel.work import (
     FAR,
     Arrivals,
@@ -122,21 +122,6 @@ def test_an_old_master_that_is_started_again_is_no_master_to_anybody(start_group
     assert {task.id for task in delayq.tasks()} == {"before", "after"}
 
 
-def test_an_old_master_that_is_a_replica_takes_over_again(start_group, make_delayq):
-    group = start_group()
-    delayq = make_delayq(group)
-    delayq.note.apply_async(task_id="1", delayq_at=FAR)
-    first = kill(group)
-    delayq.note.apply_async(task_id="2", delayq_at=FAR)
-    group.heal()
-
-    second = demote(group)
-
-    delayq.note.apply_async(task_id="3", delayq_at=FAR)
-    assert second.new is first.old
-    assert {task.id for task in delayq.tasks()} == {"1", "2", "3"}
-
-
 SAFE = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", str(PATIENCE))
 
 
@@ -184,18 +169,3 @@ def test_a_master_that_its_replicas_left_sends_callers_to_the_new_one_and_loses_
     assert max(at_queue.values()) == 1
     assert {*row, *wanted} <= waiting | set(at_queue), "lost"
     assert not cancelled & (waiting | set(at_queue))
-
-
-def test_a_process_linked_to_the_lost_side_moves_on_when_that_becomes_a_replica(
-    start_group, make_delayq
-):
-    group = start_group(password="secret")
-    delayq = make_delayq(group)
-    delayq.note.apply_async(task_id="before", delayq_at=FAR)
-    course = hide(group)
-    group.show(course.old)
-    course.await_demotion()
-
-    delayq.note.apply_async(task_id="after", delayq_at=FAR)
-
-    assert {task.id for task in make_delayq(group).tasks()} == {"before", "after"}

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.sentinel.faults import failover, kill, silence
+from tests.sentinel.faults import failover, kill
 from tests.sentinel.work import schedule_row
 from tests.support.apps import celery_state_kept
 from tests.support.waiting import PATIENCE, eventually
@@ -43,22 +43,13 @@ def direct(group, _redis_url) -> dict:
     return {}
 
 
-def as_store(group, redis_url) -> dict:
-    return {
-        "broker_url": redis_url,
-        "broker_transport_options": {},
-        "delayq_url": group.url(),
-        "delayq_transport_options": group.options,
-    }
-
-
 def as_broker(_group, redis_url) -> dict:
     return {"delayq_url": redis_url}
 
 
 @pytest.mark.parametrize(
     ("place", "fault"),
-    [(direct, kill), (direct, failover), (as_store, kill), (as_store, silence), (as_broker, kill)],
+    [(direct, kill), (direct, failover), (as_broker, kill)],
 )
 def test_a_worker_goes_on_at_the_new_master_and_runs_all(
     start_group, make_project, start_worker, place, fault

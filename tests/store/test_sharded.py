@@ -385,8 +385,3 @@ def test_after_an_emptied_store_the_number_is_agreed_again(full, entries_of, raw
     full.schedule([new("id-1")])
     with pytest.raises(StoreDiffers, match="delayq_shards"):
         entries_of(1).schedule([new("id-1")])
-
-
-def test_with_one_shard_there_is_one_set_of_keys(entries_of, raw):
-    entries_of(1).schedule([new(one) for one in IDS])
-    assert {key.partition(b"}")[0] for key in raw.keys("*")} == {b"{delayq:0"}

@@ -1,10 +1,14 @@
 """Certificates for servers on loopback, by an authority of the test's own."""
 
+import contextlib
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.missing import missing
+from tests.support.process import ProcessEndedError
+from tests.support.redis_programs import on_path
 
 # An elliptic-curve key, because it takes no time to make.
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
@@ -33,6 +37,15 @@ def make_certificates(folder: Path) -> Path:
     sign("server", "subjectAltName=IP:127.0.0.1,DNS:localhost", folder)
     sign("elsewhere", "subjectAltName=DNS:elsewhere.example", folder)
     return folder
+
+
+@contextlib.contextmanager
+def program_with_tls() -> Iterator[str | None]:
+    """The Redis to start in this block with TLS; the wheels' programs are built without it."""
+    try:
+        yield on_path()
+    except ProcessEndedError:
+        missing("a Redis server with TLS")
 
 
 def openssl(*arguments: str, cwd: Path) -> None:

@@ -84,21 +84,6 @@ def test_after_an_isolated_test_all_is_as_before(shop):
     assert everything(shop.app) == before
 
 
-def test_after_an_isolated_test_that_fails_all_is_as_before(shop):
-    before = everything(shop.app)
-
-    def fails():
-        with isolated(shop.app) as delayq:
-            shop.remind.delay_for(60, 1)
-            delayq.advance(minutes=1)
-            raise AssertionError("as a test does")
-
-    with pytest.raises(AssertionError, match="as a test does"):
-        fails()
-
-    assert everything(shop.app) == before
-
-
 def test_messages_and_results_in_memory_are_there_again(make_app):
     app = make_app("memory://", "cache+memory://", delayq_url="redis://127.0.0.1:1/0")
     DelayQ(app)
