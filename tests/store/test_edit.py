@@ -1,15 +1,26 @@
-"""Editing: an entry gets another message if it is as its caller saw it; the rest stays."""
+"""An entry gets another message, at its time or at once; and the outcome of each change."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from celery_delayq.contrib.care.check import check_store
 from celery_delayq.core.clock import When
-from celery_delayq.core.store import Outcome, State
-from celery_delayq.core.store.changes import Removal, Rewrite
-from celery_delayq.core.store.record import Extras, NewRecord, lane_for
-from tests.store.support import FAR_MS, LINES, NOW_MS, WAITING, tally
+from celery_delayq.core.store import Filter, Outcome, State
+from celery_delayq.core.store.changes import Removal, Rewrite, rewritten
+from celery_delayq.core.store.keys import target_of_member
+from celery_delayq.core.store.record import Extras, NewRecord, header_for, lane_for
+from tests.store.support import FAR_MS, LINES, NOW_MS, ROUTE, WAITING, edited, new_record, tally
+from tests.store.test_aborted import Case, StoppableStore, stop_at
+from tests.store.test_history import with_history
+from tests.store.test_scanners import listen, scanner
+
+__all__ = ["listen", "scanner"]
+
+
+# Editing: an entry gets another message if it is as its caller saw it; the rest stays.
+
 
 SHARE = pytest.mark.parametrize("share", [False, True], ids=["whole", "template"])
 SMALL = 4000  # bytes of a record, as the scripts say
@@ -240,3 +251,303 @@ def test_an_expiry_that_counts_from_the_due_time_is_read_and_kept(store, expires
     assert store.entries.find("a").record.expires_ms == read
     store.edit("a", "new", share=False)
     assert store.entries.find("a").record.expires_ms is None
+
+
+# Release: an entry goes at once with another message, if it is as its caller read it.
+
+
+@pytest.fixture
+def stoppable(redis_server, redis_url):
+    made = StoppableStore(redis_server)
+    yield made
+    made.close()
+
+
+both_kinds = pytest.mark.parametrize("put", ["schedule", "schedule_relayed"])
+
+
+def part_of(store, task_id, payload="new"):
+    record = store.entries.find(task_id).record
+    place = ("L", "celery") if record.is_for_list else ("R", ROUTE)
+    new = record.released(new_record(task_id, header_for(*place), payload))
+    return task_id, Rewrite(record, new, releases=True)
+
+
+def release(store, *parts, **options):
+    parts = [(who, replace(what, **options)) for who, what in parts]
+    return [one.outcome for one in rewritten(store.shard, parts)]
+
+
+@both_kinds
+@pytest.mark.parametrize("payload", ["new", LARGE], ids=["small", "grows"])
+def test_a_released_entry_is_due_now_with_its_new_message_and_its_key_and_tags(store, put, payload):
+    getattr(store, put)("a", FAR_MS, share=True, extras=EXTRAS)
+    before = store.entries.find("a")
+    store.set_ms(NOW_MS + 7)
+
+    assert release(store, part_of(store, "a", payload)) == [Outcome.DONE]
+
+    after = store.entries.find("a")
+    assert json.loads(after.message)["body"] == payload
+    assert store.score("due" if put == "schedule" else "relay", "a") == NOW_MS + 7
+    assert (after.due_ms, after.created_ms) == (NOW_MS + 7, before.created_ms)
+    assert after.extras == replace(EXTRAS, grace_ms=None)
+    store.check()
+
+
+@both_kinds
+def test_a_released_entry_is_neither_moved_nor_edited(store, put):
+    getattr(store, put)("a", FAR_MS)
+    release(store, part_of(store, "a"))
+
+    assert store.entries.find("a").record.is_released
+    assert store.reschedule("a", When("at", FAR_MS))[0] is Outcome.HANDED_OVER
+    assert store.edit("a", "newer") is Outcome.HANDED_OVER
+
+
+def test_an_entry_that_a_selection_no_longer_matches_stays(store):
+    tagged, ids = Extras(tags=("x",)), ("a", "gone", "other", "anew")
+    for task_id in ids:
+        store.schedule(task_id, FAR_MS, extras=Extras() if task_id == "other" else tagged)
+    parts = [
+        (target_of_member(what.seen.seen[:6] + task_id.encode()), what)
+        for task_id, what in (part_of(store, one) for one in ids)
+    ]
+    store.entries.change("gone", Removal())
+    store.entries.change("anew", Removal())
+    store.schedule("anew", FAR_MS, extras=tagged)
+
+    found = release(store, *parts, chosen=Filter(tags=("x",)).text)
+
+    assert found == [Outcome.DONE, None, None, None]
+    assert store.entries.find("anew").due_ms == store.entries.find("other").due_ms == FAR_MS
+
+
+def test_an_entry_that_lost_its_key_since_it_was_read_stays_without_it(store):
+    claims = store.at("leased", "a", extras=Extras("key"))
+    part = part_of(store, "a")
+    store.schedule("other", FAR_MS, extras=Extras("key"))
+    store.steps().nack("unsent", claims)
+    assert release(store, part) == [Outcome.UNCHANGED]
+    assert store.entries.find("a").extras.key == ""
+    store.check()
+
+
+def test_the_history_calls_a_release_no_edit(store):
+    with_history(store)
+    store.schedule("a", FAR_MS)
+    release(store, part_of(store, "a"))
+    assert [one.what.value for one in store.entries.history(10)] == ["scheduled"]
+
+
+def test_a_call_leaves_an_entry_beyond_its_bound_of_bytes_unchanged(store, limits):
+    for task_id in ("a", "b"):
+        store.schedule(task_id, FAR_MS)
+    limits(change_bytes=1)
+    parts = [part_of(store, one) for one in ("a", "b")]
+    assert release(store, *parts) == [Outcome.DONE, Outcome.UNCHANGED]
+    assert release(store, parts[1]) == [Outcome.DONE]
+
+
+@both_kinds
+def test_the_scanner_that_is_up_next_is_told(store, listen, scanner, put):
+    getattr(store, put)("a", FAR_MS)
+    scanner("one")
+    ears = listen("one")
+    release(store, part_of(store, "a"))
+    assert ears.heard() == ["one"]
+
+
+@pytest.mark.parametrize("payload", ["new", LARGE])
+def test_where_redis_stops_a_release_nothing_leaves_early_as_it_was(stoppable, payload):
+    """Its old message does not make a worker wait."""
+    store = stoppable
+    case = Case(
+        "rewrite",
+        "far",
+        lambda ready: release(ready.store, part_of(ready.store, "far", payload)),
+        lambda ready: ready.store.schedule("far", FAR_MS, payload="old", share=True, extras=EXTRAS),
+    )
+    trace = stop_at(store, case, 0, "")[-1]
+    for nth in range(1, len(trace) + 1):
+        for side in ("before", "after"):
+            ready, *_ = stop_at(store, case, nth, side)
+            ready.steps.hand_over()
+            bodies = [json.loads(one)["body"] for one in ready.store.raw.lrange("celery", 0, -1)]
+            assert "old" not in bodies
+            assert bool(ready.store.entries.find("far")) != (payload in bodies)
+
+
+# The outcome of each change for an entry in each place; one that is too late changes nothing.
+
+
+DONE, UNCERTAIN = Outcome.DONE, Outcome.UNCERTAIN
+IN_FLIGHT, HANDED_OVER, NOT_FOUND = Outcome.IN_FLIGHT, Outcome.HANDED_OVER, Outcome.NOT_FOUND
+CHANGED = (DONE, UNCERTAIN)
+CORE = pytest.mark.core
+
+
+def at(first, *others):
+    """One attempt at it ends so, or several, one after the other."""
+
+    def take(store):
+        store.at(first)
+        for place in others:
+            store.take(place, "a")
+
+    return take
+
+
+def take_back(store):
+    store.at("lapsed")
+    store.steps().reclaim()
+
+
+def anew(store):
+    store.at("lapsed")
+    store.entries.change("a", Removal())
+    store.schedule_relayed("a")
+
+
+STATES = {
+    "never scheduled": (lambda _: None, NOT_FOUND),
+    "cancelled": (at("cancelled"), NOT_FOUND),
+    "in its list": (at("left"), HANDED_OVER),
+    "published": (lambda store: store.at("left", relayed=True), HANDED_OVER),
+    "leased": (at("leased"), IN_FLIGHT),
+    "due": (at("due"), DONE),
+    "due for a relay": (at("relay"), DONE),
+    "parked": (at("parked"), DONE),
+    "not sent": (at("unsent"), DONE),
+    "refused": (at("refused"), DONE),
+    "dead": (at("unsent", "dead"), DONE),
+    "anew after an uncertain one": (anew, DONE),
+    "under a lease that ran out": (at("lapsed"), UNCERTAIN),
+    "taken back": (take_back, UNCERTAIN),
+    "without an answer": (at("uncertain"), UNCERTAIN),
+    "without an answer, then refused": (at("uncertain", "refused"), UNCERTAIN),
+    "without an answer, then dead": (at("uncertain", "dead"), UNCERTAIN),
+}
+
+
+def seen(store):
+    return store.entries.find("a") or store.entries.find("bystander")
+
+
+def edit(store, entry, **options):
+    return store.entries.change("a", Rewrite(entry.record, edited(entry, "new", **options)))[0]
+
+
+def released(store, entry):
+    place = ("L", "celery") if entry.record.is_for_list else ("R", ROUTE)
+    new = entry.record.released(new_record("a", header_for(*place), "new"))
+    return store.entries.change("a", Rewrite(entry.record, new, releases=True))[0]
+
+
+def reschedule(how, ms):
+    return lambda store, _=None: store.reschedule("a", When(how, ms))[0]
+
+
+CHANGES = [
+    pytest.param(lambda store, _: store.entries.change("a", Removal())[0], marks=CORE, id="cancel"),
+    pytest.param(reschedule("at", FAR_MS), marks=CORE, id="reschedule at"),
+    pytest.param(reschedule("after", 5), marks=CORE, id="reschedule after"),
+    pytest.param(reschedule("by", 5), marks=CORE, id="reschedule by"),
+    pytest.param(edit, id="edit"),
+    pytest.param(lambda store, entry: edit(store, entry, kind="L"), id="edit of the kind"),
+    pytest.param(released, id="release"),
+]
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_tells_what_it_did_or_why_it_did_nothing(store, state, change):
+    bring, outcome = STATES[state]
+    store.schedule("bystander", FAR_MS, share=True)
+    bring(store)
+    if change is released and "dead" in state:
+        outcome = Outcome.UNCHANGED
+    before = store.snapshot()
+
+    assert change(store, seen(store)) is outcome
+
+    assert (store.snapshot() == before) == (outcome not in CHANGED)
+    store.check()
+
+
+@pytest.mark.parametrize("state", [one for one, (_, how) in STATES.items() if how in CHANGED])
+@CORE
+def test_a_cancelled_entry_is_gone_from_every_key(store, state):
+    STATES[state][0](store)
+    store.raw.delete(store.keys["paused"])
+
+    store.entries.change("a", Removal())
+
+    names = ("due", "relay", "leased", "refused", "parked", "dead", "records", "templates")
+    names += ("template_uses", "claims", "errors")
+    assert [name for name in names if store.raw.exists(store.keys[name])] == []
+
+
+def moved_there_and_back(store):
+    for step_ms in (1, -1):
+        store.reschedule("a", When("by", step_ms))
+
+
+def scheduled_anew(store):
+    store.entries.change("a", Removal())
+    store.schedule("a", FAR_MS, payload="theirs", share=True)
+
+
+def anew_in_the_same_moment(store):
+    store.set_ms(NOW_MS)
+    store.entries.change("a", Removal())
+    store.schedule_relayed("a", FAR_MS, payload="theirs", share=True)
+
+
+SINCE = {
+    "moved": reschedule("by", 1),
+    "moved there and back": moved_there_and_back,
+    "scheduled anew": scheduled_anew,
+    "scheduled anew in the same moment": anew_in_the_same_moment,
+    "edited": lambda store: store.edit("a", "theirs"),
+}
+
+
+@pytest.mark.parametrize("since", SINCE.values(), ids=SINCE)
+@pytest.mark.parametrize("change", [edit, released])
+def test_an_entry_changed_since_it_was_read_stays_as_it_is(store, change, since):
+    store.schedule("a", FAR_MS, share=True)
+    read = seen(store)
+    store.set_ms(NOW_MS + 1)
+    since(store)
+    before = store.snapshot()
+
+    assert change(store, read) is Outcome.UNCHANGED
+
+    assert store.snapshot() == before
+
+
+@CORE
+def test_in_flight_ends_with_the_lease_to_the_millisecond(store):
+    store.at("leased", lease=30)
+    store.set_ms(NOW_MS + 29_999)
+    assert store.entries.change("a", Removal())[0] is IN_FLIGHT
+    store.set_ms(NOW_MS + 30_000)
+    outcome, change = store.entries.change("a", Removal())
+    assert (outcome, bool(change.cancelled.message)) == (UNCERTAIN, True)
+
+
+@CORE
+def test_the_answer_handed_over_outlives_ten_thousand_others(store):
+    store.flood(10_100)
+    store.schedule("a", NOW_MS - 1)
+    shard_steps = store.steps(batch_size=1000)
+    while shard_steps.hand_over().handed_over:
+        pass
+    for task_id in ("a", "a10099"):
+        assert store.entries.change(task_id, Removal())[0] is HANDED_OVER
+
+
+@CORE
+def test_only_done_is_true():
+    assert [outcome for outcome in Outcome if outcome] == [DONE]
