@@ -11,6 +11,7 @@ from celery_delayq.operations.typed_times import (
     FORMS,
     MOVES,
     SPANS,
+    GivenTime,
     TypedTimeError,
     read,
     read_span,
@@ -122,14 +123,80 @@ def test_a_day_that_is_none_or_not_whole_is_refused_with_the_reason(text, reason
     assert str(caught.value) == f"{text!r} {reason}"
 
 
+UNIX, FIRST = "Unix time in seconds", "2030-01-31T09:00, tomorrow 9:00, +1h30m from now (s m h d)"
+SECOND = datetime(2031, 5, 6, 7, 8, 9, tzinfo=timezone.utc)
+GIVEN = {
+    "2031-05-06T07:08:09Z": SECOND,
+    "2031-05-06T09:08:09.250+02:00": SECOND.replace(microsecond=250_000),
+    "2031-05-06": datetime(2031, 5, 6),  # noqa: DTZ001
+    "2031-05-06T07:08": datetime(2031, 5, 6, 7, 8),  # noqa: DTZ001
+    "1936000000": 1_936_000_000, "1936000000.5": 1_936_000_000.5, "0": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "instant"), GIVEN.items())
+def test_an_instant_is_iso_text_or_unix_time(text, instant):
+    assert read(text) == GivenTime("at", instant)
+
+
+SECONDS = {
+    "0": 0, "90": 90, "90s": 90, "5m": 300, "2h": 7200, "1d": 86_400, "1.5h": 5400,
+    "0.25s": 0.25, "1h30m": 5400, "1d2h3m4.5s": 93_784.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "seconds"), SECONDS.items())
+def test_a_span_is_from_now_ago_or_from_the_due_time(text, seconds):
+    span = timedelta(seconds=seconds)
+    assert read(f"+{text}") == GivenTime("after", span)
+    assert read(f"-{text}", ago=True) == GivenTime("after", -span)
+    assert read(f"by:+{text}", due=True) == GivenTime("by", span)
+    assert read(f"by:-{text}", due=True) == GivenTime("by", -span)
+
+
+def test_never_is_taken_where_it_is_asked_for():
+    assert read("never", never=True) == GivenTime("never", None)
+
+
+def refused(text, expected, **forms):
+    with pytest.raises(TypedTimeError) as caught:
+        read(text, **forms)
+    assert str(caught.value) == f"{text[:60]!r} is not a time; expected {expected}"
+
+
+NONE_AT_ALL = [
+    *("soon", "", "nan", "inf", "1e300", "2031-13-01", "2031-05", "9999-12-31", "9" * 400),
+    *("+", "+m", "+5w", "+5 m", "+-5", "+1e3", "+1m1h", "+1h30", "+5m5m"),
+    *("+99999999999d", "+9" * 50, "+" + "9" * 400),
+    *("25:00", "9:60", "13 pm", "0 am", "tomorrow 9", "24:00", "in a while", "in 5 months"),
+    *("m 9:00", "in", "26.11 9:00", "13/13 9:00 x", "2 h ago"),
+    *("by:", "by:5m", "by:+", "by:soon", "by:+99999999999d", "by:+" + "9" * 400),
+]
+
+
+@pytest.mark.parametrize("text", NONE_AT_ALL, ids=lambda text: text[:20])
+def test_a_word_that_is_not_a_time_is_named_beside_examples(text):
+    from_due = f"{FIRST}, {UNIX}, or by:+30m from its due time"
+    refused(text, f"one before 2255-06-05: {from_due}", due=True)
+
+
 @pytest.mark.parametrize(
-    "text",
-    ["25:00", "9:60", "13 pm", "0 am", "tomorrow 9", "24:00", "in a while", "in 5 months", "m 9:00",
-     "in", "26.11 9:00", "13/13 9:00 x", "2 h ago"],
+    ("forms", "text", "shown"),
+    [
+        *(({}, text, f"{FIRST}, or {UNIX}") for text in ("-10m", "by:+30m", "never")),
+        ({"ago": True}, "soon", f"{FIRST}, {UNIX}, or -10m for ago"),
+        ({"due": True, "never": True}, "soon",
+         f"{FIRST}, {UNIX}, by:+30m from its due time, or never"),
+    ],
 )  # fmt: skip
-def test_other_words_are_no_time(text):
-    with pytest.raises(TypedTimeError, match="is not a time; expected one before 2255-06-05: "):
-        moment(text)
+def test_each_kind_is_taken_only_where_it_is_asked_for(forms, text, shown):
+    refused(text, f"one before 2255-06-05: {shown}", **forms)
+
+
+@pytest.mark.parametrize("text", ["90", "5m", "1.5"])
+def test_a_delay_without_its_sign_is_told_how_it_is_written(text):
+    for forms, more in (({}, ""), ({"due": True}, f", by:+{text} from its due time")):
+        refused(text, f"+{text} from now{more}, or a time such as 2030-01-31T09:00", **forms)
 
 
 def test_a_zone_that_is_typed_counts_before_the_reader_s():
