@@ -5,10 +5,9 @@ from celery import states
 
 from celery_delayq import AlreadyScheduled, Item
 from tests.app.bulk import plain_task
-from tests.app.conflicts import owed, told, waiting
 from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR
-from tests.app.test_keys import terms
+from tests.app.test_keys import owed, terms, told, waiting
 from tests.support.shards import total
 
 __all__ = ["app"]

@@ -12,11 +12,9 @@ from celery.exceptions import TaskRevokedError
 from celery.result import AsyncResult, GroupResult
 from celery.signals import task_revoked
 
-from celery_delayq import AlreadyScheduled, Item, Outcome
+from celery_delayq import AlreadyScheduled, Item, Outcome, State
 from celery_delayq.core.clock import from_ms
-from celery_delayq.core.store import State
 from celery_delayq.errors import InvalidOption, KeyHeld
-from tests.app.conflicts import owed, told, waiting
 from tests.app.conftest import app_with_results as app
 from tests.app.support import (
     ALL_WAYS,
@@ -209,6 +207,22 @@ def test_a_call_that_is_not_scheduled_does_not_ask_for_its_task_s_options(task, 
 
 
 # Two calls with the same key or id: which task waits, and which answer the other call returns.
+
+
+def waiting(delayq):
+    """The arguments of all waiting tasks, by id."""
+    return {task.id: task.args for task in delayq.tasks()}
+
+
+def told(task_id, app):
+    """The state of a result in the backend, and the reason for it."""
+    meta = app.backend.get_task_meta(task_id)
+    return meta["status"], str(meta["result"])
+
+
+def owed(redis):
+    """The number of tasks for which ``REVOKED`` must still be stored."""
+    return total(redis.zcard, "outbox")
 
 
 @pytest.fixture
@@ -606,3 +620,38 @@ def test_a_line_without_a_key_waits_behind_nothing(delayq, second):
     assert delayq.get("b").behind == ""
     assert delayq.counts().refused == 0
     assert [*delayq.check()] == []
+
+
+# By key, as by id.
+
+
+@pytest.mark.core
+@pytest.mark.operations
+def test_a_waiting_task_is_read_and_edited_by_its_key(add, delayq):
+    delayq.schedule(add.s(9), at=FAR, key="other")
+    first = delayq.schedule(add.s(1), at=FAR, key="k")
+
+    assert delayq.get(key="k") == delayq.get(first)
+    assert delayq.state(key="k") is State.SCHEDULED
+    result = delayq.result(key="k")
+    assert (result, result.due) == (first, first.due)
+    revision = delayq.get(key="k").revision
+    assert delayq.edit(key="k", args=[5], if_revision=revision) is Outcome.DONE
+    assert delayq.edit(key="k", args=[6], if_revision=revision) is Outcome.UNCHANGED
+    assert delayq.get(first).args == (5,)
+    assert delayq.edit(key="k", args=["x" * 9000]), "it has its key still"
+    assert delayq.cancel(key="k")
+
+
+@pytest.mark.core
+@pytest.mark.operations
+def test_the_last_task_under_a_key_is_known_to_have_been_delivered(add, delayq):
+    first = delayq.schedule(add.s(1), at=LONG_AGO, key="k")
+    assert delayq.handed_over(key="k") is None
+    delayq.hand_over()
+
+    assert delayq.handed_over(key="k") == delayq.handed_over(first) is not None
+    assert delayq.edit(key="k", args=[5]) is Outcome.HANDED_OVER
+    for unknown in (delayq.get, delayq.result, delayq.state):
+        assert unknown(key="k") is None
+    assert delayq.edit(key="none", args=[5]) is Outcome.NOT_FOUND

@@ -159,16 +159,6 @@ def test_a_task_that_is_put_off_is_handed_over_anew(house, receiver, dues):
     assert (receiver.ran, receiver.dropped) == ([1, 2], [])
 
 
-@each_broker
-def test_each_way_of_publishing_names_the_hand_over(house, two_copies):
-    publish(house.delayq, *two_copies)
-
-    names = [message.headers["delayq_hand_over"] for message in house.take(count=2)]
-
-    number = int.from_bytes(two_copies[0].member[:6], "big")
-    assert names == [f"{number}.{two_copies[0].record.changed_us}"] * 2
-
-
 @pytest.mark.parametrize("option", [None, True, False])
 @pytest.mark.parametrize("setting", [True, False])
 def test_the_option_of_a_call_goes_before_the_setting(house, receiver, setting, option):

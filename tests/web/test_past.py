@@ -6,6 +6,7 @@ import threading
 import pytest
 from celery import states
 
+from celery_delayq import Outcome
 from tests.app.support import FAR, LONG_AGO
 from tests.support.shards import keys_of
 from tests.support.waiting import PATIENCE
@@ -385,4 +386,39 @@ def test_keys_are_picked_by_their_beginning_page_by_page(browser, limits):
 
 def test_without_a_held_key_the_page_says_so_and_a_place_that_is_none_is_an_error(browser):
     assert "No key is held after a delivery" in browser.get("/keys").text
+    assert "no task holds the key 'none'." in browser.get("/key?key=none").text
     assert browser.get("/keys", place="7:x").status == 400
+
+
+@pytest.fixture
+def second(app, scheduled):
+    """A task waits behind the one that holds its key."""
+    for task_id in ("first", "next"):
+        scheduled(task_id, at=LONG_AGO, key="k", **HELD)
+        app.delayq.hand_over()
+
+
+@pytest.mark.usefixtures("second")
+def test_a_key_that_is_held_is_freed_for_the_task_behind_it(browser, changed):
+    assert "What holds its key" in browser.get("/task?id=next").text
+    page = browser.get("/key?key=k")
+    assert "task first holds the key 'k'; it was delivered" in page.text
+    assert "at the latest, as its delivery set it." in page.text
+
+    page = browser.change(page.action_with("Free the key"), action="free")
+
+    assert page.said == "key k is free"
+    assert "task next holds the key 'k', and waits" in page.text
+    assert "Free the key" not in page.text
+    assert [(one["action"], one["target"], one["answer"]) for one in changed] == [
+        ("free", {"key": "k"}, Outcome.DONE)
+    ]
+
+
+@pytest.mark.usefixtures("second")
+def test_only_the_delivery_that_was_seen_loses_its_key(app, browser):
+    page = browser.get("/key?key=k")
+    app.delayq.free(key="k")
+    page = browser.change(page.action_with("Free the key"), action="free")
+    assert page.status == 409
+    assert page.said == "another task holds the key 'k' by now; nothing was changed"

@@ -1,10 +1,9 @@
-"""Pauses and resumes, and keys that are held until someone frees them."""
+"""Pauses and resumes."""
 
 import re
 
 import pytest
 
-from celery_delayq import Outcome
 from tests.app.support import LONG_AGO
 from tests.web.support import field, is_wrong
 
@@ -109,47 +108,6 @@ def test_a_rate_that_is_none_stands_beside_its_own_pause(app, browser):
     assert [f'value="{rate}"' in tag.partition(">")[0] for tag in tags] == [False, True]
     app.delayq.resume(queue="slow")
     assert browser.change(path, action="resume", rate=rate).said.startswith("rate is ")
-
-
-# Keys.
-
-
-@pytest.fixture
-def held(app):
-    """A key that a delivered task holds, and the page of the task that waits behind it."""
-    held = {"key": "k", "unique_until": "finished", "conflict": "replace"}
-    for task_id in ("first", "next"):
-        app.delayq.schedule(app.signature("t").set(task_id=task_id), after=0, **held)
-        app.delayq.hand_over()
-    return app.delayq.holder(key="k")
-
-
-def test_a_key_that_is_held_is_freed_for_the_task_behind_it(browser, changed, held):
-    assert "What holds its key" in browser.get("/task?id=next").text
-    page = browser.get("/key?key=k")
-    assert "task first holds the key 'k'; it was delivered" in page.text
-    assert "at the latest, as its delivery set it." in page.text
-
-    page = browser.change(page.action_with("Free the key"), action="free")
-
-    assert page.said == "key k is free"
-    assert "task next holds the key 'k', and waits" in page.text
-    assert "Free the key" not in page.text
-    assert [(one["action"], one["target"], one["answer"]) for one in changed] == [
-        ("free", {"key": "k"}, Outcome.DONE)
-    ]
-
-
-def test_only_the_delivery_that_was_seen_loses_its_key(app, browser, held):
-    page = browser.get("/key?key=k")
-    app.delayq.free(key="k")
-    page = browser.change(page.action_with("Free the key"), action="free")
-    assert page.status == 409
-    assert page.said == "another task holds the key 'k' by now; nothing was changed"
-
-
-def test_a_key_that_no_task_holds_is_said_to_be_free(browser):
-    assert "no task holds the key 'none'." in browser.get("/key?key=none").text
 
 
 def test_the_time_of_a_pause_is_one_that_the_script_writes_in_the_zone_of_the_viewer(app, browser):
