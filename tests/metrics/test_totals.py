@@ -11,13 +11,10 @@ from celery_delayq.contrib.metrics.names import COUNTED
 from celery_delayq.errors import StoreUnavailable
 from tests.app.support import FAR, LONG_AGO
 from tests.metrics.support import Scrape
-from tests.relay.conftest import deal, make_house
-from tests.support.places import at, take
+from tests.support.places import at
 from tests.support.ports import free_port
 from tests.support.shards import with_one_shard
 from tests.support.waiting import PATIENCE, eventually
-
-__all__ = ["deal", "make_house"]
 
 
 @pytest.fixture
@@ -49,6 +46,11 @@ def test_tasks_that_too_few_replicas_have_are_counted(app, watched, scrape):
         ("slots_omitted", (2, "missed"), "rule_slots_omitted", "missed", 2),
         ("undone", (["a", "b"],), "undone", None, 2),
         ("restarted", ("scanner",), "scanner_restarts", None, 1),
+        ("left", ("relay", [0.1, 0.2]), "handed_over", "relay", 2),
+        ("refused", ("relay", 1), "refused", "relay", 1),
+        ("uncertain", (1,), "uncertain", None, 1),
+        ("reclaimed", (["a"],), "lease_recoveries", None, 1),
+        ("broker_down", (), "broker_failures", None, 1),
     ],
 )  # fmt: skip
 def test_a_hook_s_facts_are_counted(watched, scrape, hook, facts, metric, label, counted):  # noqa: PLR0917
@@ -124,41 +126,6 @@ def test_refusals_and_dead_tasks_are_counted(app, watched, scrape):
     found = scrape()
     assert (found.by_label("refused_total"), found["dead_total"]) == ({"direct": 7}, 1)
     assert found.by_label("handed_over_total") == {}
-
-
-@pytest.fixture
-def house(make_house, registry):
-    """A store whose tasks a relay publishes."""
-    house = make_house("memory://")
-    watch(house.delayq, registry)
-    return house
-
-
-@with_one_shard
-def test_the_verdicts_of_a_relay_are_counted(house, deal, scrape):
-    deal(house, "sent", "sent", "refused", "dead", "unknown")
-
-    found = scrape()
-    for name, counted in (("handed_over", 2), ("refused", 1)):
-        assert found.by_label(f"{name}_total") == {"relay": counted}
-    assert found.by_label("handover_lateness_seconds_count") == {"relay": 2}
-    assert (found["uncertain_total"], found["dead_total"]) == (1, 1)
-
-
-@with_one_shard
-def test_a_lease_that_is_taken_back_is_counted(house, scrape):
-    take(house.delayq, "lapsed", house.due_now().id)
-    assert house.delayq.hand_over() == 1
-    assert scrape()["lease_recoveries_total"] == 1
-
-
-def test_a_broker_that_is_down_is_counted(make_house, registry, scrape):
-    house = make_house("redis://127.0.0.1:1", delayq_safety_interval=0.1)
-    watch(house.delayq, registry)
-    house.due_now()
-    house.start()
-    eventually(lambda: scrape()["broker_failures_total"], message="the broker was found down")
-    house.close()
 
 
 @with_one_shard

@@ -24,6 +24,7 @@ class World:
         self.waits = []
         self.dead = []
         self.handed_over = []
+        self.downs = []
         self.hears = False
         self.ends_after = 1
         self.pauses = []
@@ -41,6 +42,7 @@ class World:
             hooks=Hooks(
                 dead=lambda *told: self.dead.append(told),
                 handed_over=self.handed_over.append,
+                broker_down=lambda: self.downs.append(self.us),
                 hears_handed_over=lambda: self.hears,
             ),
             **parts,

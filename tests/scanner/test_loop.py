@@ -43,6 +43,8 @@ def test_with_nothing_near_the_wait_is_the_safety_interval_with_jitter(world):
     made.run(waits=200)
     assert all(4.0 <= wait <= 5.0 for wait in made.waits)
     assert max(made.waits) - min(made.waits) > 0.5
+    assert made.log.count("hand_over") <= 201
+    assert not {"reclaim", "relay"} & set(made.log)
 
 
 @pytest.mark.parametrize(
@@ -89,15 +91,6 @@ def test_a_look_without_a_heartbeat_does_not_change_how_many_scanners_there_are(
     made.steps.on_move = on_move
     made.run(waits=50)
     assert all(seconds > 20 for seconds, _ in made.steps.asked[1:])
-
-
-def test_an_idle_scanner_asks_less_than_once_in_two_seconds(world):
-    made = world()
-    made.run(waits=500)
-    passes, seconds = made.log.count("hand_over"), sum(made.waits)
-    assert passes / seconds <= 0.3
-    assert "reclaim" not in made.log
-    assert "relay" not in made.log
 
 
 def test_a_lease_that_ran_out_is_taken_back_and_relayed_in_the_same_drain(world):
@@ -334,16 +327,10 @@ def test_the_log_has_the_number_of_overdue_tasks_before_they_go(named, said):
     assert len(made.steps.moved) == 3
 
 
-def test_a_day_without_a_store_is_not_a_line_for_each_try(named, said):
-    made = named()
-    made.steps.on_move = away_for(made, 86_400.0, lost_store())
-    made.run(waits=1000)
-    seconds = sum(made.waits)
-    assert len(said()) <= seconds / contact.QUIET + 8
-
-
-@pytest.mark.parametrize("error", [StoreError("hand_over", "WRONGTYPE"), RuntimeError("boom")])
-def test_a_lasting_refusal_is_not_logged_at_each_try(named, said, error):
+@pytest.mark.parametrize(
+    "error", [lost_store(), StoreError("hand_over", "WRONGTYPE"), RuntimeError("boom")]
+)
+def test_a_day_of_an_outage_or_a_refusal_is_not_a_line_for_each_try(named, said, error):
     made = named()
     made.steps.on_move = away_for(made, 86_400.0, error)
     made.run(waits=1000)
@@ -472,7 +459,7 @@ def test_a_broker_that_is_away_is_not_asked_at_every_pass(world):
     made.relay.on_batch = failing(10_000, BrokerDown("refused"))
     made.run(waits=200)
     seconds = sum(made.waits)
-    assert made.log.count("relay") <= seconds / (LONGEST_BACKOFF / 2) + 8
+    assert len(made.downs) == made.log.count("relay") <= seconds / (LONGEST_BACKOFF / 2) + 8
     # No busy loop: a due entry that cannot leave must not shorten the waits.
     assert made.log.count("hand_over") <= 205 + made.log.count("relay")
     assert seconds > 250

@@ -54,12 +54,17 @@ def relay_of(shard_steps, relay, batch):
     return batched
 
 
-def test_each_shard_is_looked_at_and_the_next_due_time_of_any_ends_the_wait(sharded):
+def test_each_shard_is_looked_at_and_left_and_the_next_due_time_of_any_ends_the_wait(sharded):
     sharded.steps_by_shard[1].due = [START_MS + 700]
     sharded.steps_by_shard[2].due = [START_MS + 900]
     sharded.run(waits=1)
     assert sorted(sharded.asked) == [0, 1, 2]
     assert sharded.waits == [pytest.approx(0.7, abs=0.01)]
+    for shard_steps in sharded.steps_by_shard:
+        [(asleep, relay_in)] = shard_steps.asked
+        assert 4.0 <= asleep <= 5.0
+        assert relay_in == 0
+    assert sharded.log.count("leave") == SHARDS
 
 
 def test_shards_without_a_due_task_are_left_alone(sharded):
@@ -114,19 +119,6 @@ def test_a_broker_that_is_away_is_asked_once_for_all_of_them(sharded):
         relay.batch = away
     sharded.run(waits=1)
     assert len(asked) == 1
-
-
-def test_a_scanner_tells_each_shard_how_long_it_sleeps(sharded):
-    sharded.run(waits=1)
-    for shard_steps in sharded.steps_by_shard:
-        [(asleep, relay_in)] = shard_steps.asked
-        assert 4.0 <= asleep <= 5.0
-        assert relay_in == 0
-
-
-def test_a_scanner_leaves_each_shard(sharded):
-    sharded.run(waits=1)
-    assert sharded.log.count("leave") == SHARDS
 
 
 # On a real Redis.

@@ -56,7 +56,7 @@ def test_by_redis_own_clock_each_pass_moves_what_is_due_and_nothing_else(real_st
 
 
 @SHARE
-def test_the_message_arrives_with_the_due_time_filled_in(store, share):
+def test_the_message_arrives_with_its_due_time_and_leaves_nothing_but_a_tombstone(store, share):
     payload = 'é "\\\n\x00 }} \U0001f600'
     store.schedule("a", NOW_MS - 1, payload=payload, share=share)
     store.steps().hand_over()
@@ -66,6 +66,9 @@ def test_the_message_arrives_with_the_due_time_filled_in(store, share):
     if share:
         assert message["headers"]["root_id"] == message["headers"]["id"] == "a"
         assert message["properties"]["delivery_tag"] == f"a{NOW_MS * 1000}"
+    names = ("due", "records", "templates", "template_uses", "claims", "errors", "dead")
+    assert [name for name in names if store.raw.exists(store.keys[name])] == []
+    assert store.raw.hlen(store.keys["tombstones"]) == 1
 
 
 def test_equal_due_times_keep_insertion_order_over_a_carry_of_the_number(store):
@@ -166,15 +169,6 @@ def test_an_entry_put_into_the_past_is_late_from_then_on(store, how):
         late = 0.0
 
     assert store.steps().hand_over(wants=LATENESS).late == [late]
-
-
-@SHARE
-def test_nothing_of_an_entry_is_left_but_its_tombstone(store, share):
-    store.schedule("a", share=share)
-    store.steps().hand_over()
-    names = ("due", "records", "templates", "template_uses", "claims", "errors", "dead")
-    assert [name for name in names if store.raw.exists(store.keys[name])] == []
-    assert store.raw.hlen(store.keys["tombstones"]) == 1
 
 
 # Bounds. A call moves a bounded number of entries, so its time is bounded on any machine.
