@@ -14,7 +14,7 @@ pytestmark = pytest.mark.libraries
 OWN = "{delayq:0}:"
 TEXTS = [
     *("\x00", "{delayq:0}", "}:{", "delayq:0", "*", "?[a-z]\\"),
-    *("' OR 1 --", "\r\n$4\r\nPING\r\n", "due\x00"),
+    *("' OR 1 --", "\r\n$4\r\nPING\r\n", "due\x00", "mail\x06\x163", "\x06\x163", " "),
 ]
 # Characters that must not be in a line, and those that a format might interpret.
 UNPRINTABLE = "".join(HOSTILE) + "\u2066 %s %(id)s {0} {}"
@@ -54,6 +54,7 @@ def test_any_text_as_a_queue_or_a_name_is_no_more_than_that(app, redis, bystande
 
     task = delayq.get("b")
     assert (task.task, task.queue) == (names["name"], names["queue"])
+    assert [one.queue for one in delayq.status().queues] == [names["queue"]]
     assert delayq.hand_over() == 1
 
     queue = names["queue"].encode()

@@ -278,11 +278,7 @@ celery_delayq.DelayQ(app)
 app.control.inspect
 assert "celery.worker.control" not in sys.modules
 import celery.bin.celery
-from celery.app.control import Inspect
 from celery.worker.control import Panel
-
-from celery_delayq import __version__
-from celery_delayq.contrib.control import panel  # noqa: F401 - registers the command
 kinds = {name: one.type for name, one in Panel.meta.items() if "delayq" in name}
 print(sorted(kinds.items()))
 """

@@ -79,3 +79,12 @@ def test_a_task_weighs_what_redis_says_of_all_keys(store, connection):
 def test_too_few_tasks_tell_nothing(store, connection):
     fill(store, 99)
     assert task_bytes(connection, [store.keys]) is None
+
+
+def test_without_the_right_to_weigh_nothing_is_told(redis_server, store):
+    fill(store, 100)
+    rule = ["reset", "on", ">p", "~*", "+@all", "-memory"]
+    redis_server.client().execute_command("ACL", "SETUSER", "u", *rule)
+    connection = Connection(Endpoint(path=redis_server.socket, username="u", password="p"))
+    assert task_bytes(connection, [store.keys]) is None
+    connection.close()

@@ -1,7 +1,6 @@
 """Reads: one entry, the lists with their cursors, the queues, and tags."""
 
 import itertools
-import random
 from collections import Counter
 from dataclasses import replace
 
@@ -350,23 +349,6 @@ def test_bounds_hold_beside_a_cursor(store):
     assert ids(page(store, third, earliest=FAR_MS + 5)) == ["a5", "a6", "a7", "a8"]
     assert ids(page(store, third, earliest=FAR_MS + 1, end=FAR_MS + 5)) == ["a3", "a4"]
     assert ids(page(store, third, end=FAR_MS + 2)) == []
-
-
-def test_a_thousand_of_one_due_time_are_paged_while_others_come_and_go(store, monkeypatch):
-    dice = random.Random(1)
-    store.flood(1000, FAR_MS)
-    comers, seen, cursor = itertools.count(), [], None
-    while some := page(store, cursor, 50):
-        cursor = some[-1].cursor
-        seen += ids(some)
-        for _ in range(5):
-            put(store, f"comer{next(comers)}", FAR_MS + dice.choice((-1, 0, 1)), relayed=True)
-        # The entry at the cursor is gone as well.
-        store.entries.change(some[-1].task_id, Removal())
-        store.entries.change(f"comer{dice.randrange(50)}", Removal())
-    stayed = [task_id for task_id in seen if task_id.startswith("a")]
-    assert stayed == [f"a{number}" for number in range(1000)]
-    assert len(seen) == len(set(seen))
 
 
 def test_an_entry_that_moves_between_places_meanwhile_is_met_once(store):

@@ -16,7 +16,7 @@ from celery_delayq.contrib import rule_store
 from celery_delayq.contrib.care.migration import format_of, upgrade
 from celery_delayq.contrib.care.migration import formats as formats_of
 from celery_delayq.contrib.rules import beside_scanner, face
-from celery_delayq.errors import InvalidOption, UnreadableRecord
+from celery_delayq.errors import InvalidOption
 from tests.app.support import FAR, LONG_AGO
 from tests.app.test_canvas import run_message
 from tests.support.process import ChildProcess
@@ -239,19 +239,6 @@ def test_a_later_release_releases_tasks_of_both_formats(new, told, delayq, redis
     assert pushed(redis) == {"ours": 1, "theirs": 1}
 
 
-def test_a_step_that_must_read_a_later_format_is_refused(new, told, delayq, redis):
-    told(new, ["schedule", "a", FAR])
-    before = redis.hgetall(RECORDS)
-    says = "its record has format 2, and this release reads formats up to 1"
-
-    for step in (delayq.get, lambda task_id: delayq.edit(task_id, args=())):
-        with pytest.raises(UnreadableRecord, match=says):
-            step("a")
-    (line,) = (line for line in delayq.dump() if line.get("id") == "a")
-    assert (line["kind"], line["reason"]) == ("unreadable", says)
-    assert redis.hgetall(RECORDS) == before
-
-
 def test_a_due_task_of_a_later_release_waits_aside_and_holds_nothing_up(new, told, delayq, redis):
     told(new, *(["schedule", name, LONG_AGO] for name in ("a", "cancelled", "moved")))
     told(new, ["schedule", "unmoved", LONG_AGO, "key"])
@@ -352,21 +339,6 @@ def test_a_roll_out_and_the_way_back_lose_and_double_nothing_under_load(
     assert not [*delayq.check()]
     for scanner in later:
         assert scanner.stop(SIGTERM, ALLOWED) == 0
-
-
-def test_a_later_version_deals_with_what_this_one_wrote(versions, told, delayq, redis):
-    for name, when in (("due", LONG_AGO), ("far", FAR), ("cancelled", FAR)):
-        delayq.app.send_task("t", task_id=name, delayq_at=when, delayq_tags=["x"])
-
-    came = told(
-        versions["records"], ["reschedule", "far", FAR + 5], ["cancel", "cancelled"], ["hand_over"]
-    )
-
-    assert came == ["done", "done", 1]
-    assert pushed(redis) == {"due": 1}
-    # It has the format that it was written in, so this version can read it too.
-    assert delayq.get("far").due.timestamp() == FAR + 5
-    assert delayq.cancel("far") is Outcome.DONE
 
 
 def test_an_older_release_keeps_what_a_later_one_adds_to_an_entry(versions, told, delayq, redis):

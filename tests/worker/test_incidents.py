@@ -5,7 +5,7 @@ does: run `health`, `doctor`, `status` and `show`, and read the log.
 """
 
 import socket
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
@@ -19,13 +19,13 @@ from celery_delayq.operations import queues
 from celery_delayq.operations import queues as workers
 from tests.app.conftest import delayq_app, redis, redis_client, url
 from tests.app.support import FAR, LONG_AGO
-from tests.cli.conftest import project, run
+from tests.cli.conftest import alive, project, run
 from tests.support.ports import free_port
 from tests.support.shards import each
 from tests.support.waiting import eventually
 from tests.web.conftest import Browser
 
-__all__ = ["delayq_app", "project", "redis", "redis_client", "run", "url"]
+__all__ = ["alive", "delayq_app", "project", "redis", "redis_client", "run", "url"]
 
 pytestmark = pytest.mark.libraries
 
@@ -61,18 +61,6 @@ def says(told):
         return said
 
     return says
-
-
-@pytest.fixture
-def alive():
-    """Let a scanner of an app be alive, and deliver once."""
-
-    def alive(app):
-        [shard_steps] = app.delayq.services.steps_by_shard()
-        with closing(shard_steps):
-            shard_steps.hand_over()
-
-    return alive
 
 
 @pytest.fixture
