@@ -13,7 +13,6 @@ from celery_delayq.core.store.keys import slot_of
 from tests.support.ports import free_port
 from tests.support.redis_programs import default_binary, on_path, version_of
 from tests.support.redis_server import RedisServer
-from tests.support.sentinels import tls_config
 from tests.support.waiting import PATIENCE, eventually
 
 SLOTS = 16384
@@ -30,10 +29,9 @@ class Node(RedisServer):
     def __init__(
         self, timeout_ms: int, *config: str, binary: str | None = None, tls: Path | None = None
     ):
-        super().__init__(*config, binary=binary or _binary())
+        super().__init__(*config, binary=binary or _binary(), tls=tls)
         self.bus_port = 0
         self._timeout_ms = timeout_ms
-        self._tls = tls
 
     @property
     def address(self) -> tuple[str, int]:
@@ -60,16 +58,9 @@ class Node(RedisServer):
 
     def _command(self) -> list[str]:
         self.bus_port = free_port()
-        command = super()._command()
-        if self._tls:
-            place = command.index("--port")
-            command[place : place + 2] = ["--port", "0", "--tls-port", str(self.port)]
-            config = tls_config(self._tls)
-            for name, value in zip(config[::2], config[1::2], strict=True):
-                command += [f"--{name}", value]
-            command += ["--tls-cluster", "yes"]
         return [
-            *command,
+            *super()._command(),
+            *(("--tls-cluster", "yes") if self._tls else ()),
             *("--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)),
             *("--cluster-node-timeout", str(self._timeout_ms)),
             *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),

@@ -1,6 +1,7 @@
 """A Redis process of the suite's own: a socket in a temporary folder, and a loopback port."""
 
 import socket
+from pathlib import Path
 
 import redis
 from redis.backoff import NoBackoff
@@ -16,18 +17,31 @@ READY = r"[Rr]eady to accept connections"
 ATTEMPTS = 5
 
 
+def port_config(port: int, tls: Path | None) -> dict[str, str]:
+    """A server's port; with the folder *tls* of certificates, one that speaks TLS alone."""
+    if tls is None:
+        return {"port": str(port)}
+    files = {"cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt"}
+    return {
+        "port": "0", "tls-port": str(port), "tls-auth-clients": "no", "tls-replication": "yes",
+        **{f"tls-{name}": f"{tls}/{file}" for name, file in files.items()},
+    }
+
+
 class RedisServer(Server):
     """One server; it keeps its port, socket and folder over a restart.
 
     Args:
         config: Options of its command line, such as ``"--appendonly", "yes"``.
         binary: Its program; by default the one that this run of the suite tests.
+        tls: A folder of `tests.support.certificates`; if given, its port speaks TLS alone.
     """
 
-    def __init__(self, *config: str, binary: str | None = None):
+    def __init__(self, *config: str, binary: str | None = None, tls: Path | None = None):
         self.binary = binary or default_binary() or missing("a Redis server")
         super().__init__()
         self.config = config
+        self._tls = tls
         self.socket = str(self.folder / "redis.sock")
         self.port = free_port()
         self._clients: list[redis.Redis] = []
@@ -73,9 +87,11 @@ class RedisServer(Server):
             assert link.recv(64) == b"+OK\r\n"
 
     def _command(self) -> list[str]:
+        port = port_config(self.port, self._tls)
         return [
             self.binary,
-            *("--bind", "127.0.0.1", "--port", str(self.port)),
+            *("--bind", "127.0.0.1"),
+            *(word for name, value in port.items() for word in (f"--{name}", value)),
             *("--unixsocket", self.socket, "--unixsocketperm", "700"),
             *("--dir", str(self.folder), "--save", "", "--appendonly", "no"),
             *self.config,

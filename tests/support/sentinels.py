@@ -20,7 +20,7 @@ import redis
 
 from tests.support.ports import free_port
 from tests.support.process import ChildProcess, ProcessEndedError
-from tests.support.redis_server import ATTEMPTS, RedisServer
+from tests.support.redis_server import ATTEMPTS, RedisServer, port_config
 from tests.support.server import Server
 from tests.support.waiting import PATIENCE, eventually
 
@@ -60,17 +60,6 @@ class Switch:
     sentinel: int
 
 
-def tls_config(folder: Path | None) -> list[str]:
-    """Of a server that speaks TLS alone, with the certificates in *folder*."""
-    if folder is None:
-        return []
-    return [
-        *("tls-cert-file", f"{folder}/server.crt", "tls-key-file", f"{folder}/server.key"),
-        *("tls-ca-cert-file", f"{folder}/ca.crt", "tls-auth-clients", "no"),
-        *("tls-replication", "yes"),
-    ]
-
-
 class Node(RedisServer):
     """One Redis of a group; *of* is the port of the master that it copies, at its start."""
 
@@ -82,20 +71,15 @@ class Node(RedisServer):
         password: str = "",
         tls: Path | None = None,
     ):
-        super().__init__(*config, binary=binary)
+        super().__init__(*config, binary=binary, tls=tls)
         self._of = of
         self._password = password
-        self._tls = tls
 
     def client(self, **options: object) -> redis.Redis:
         return super().client(**{"password": self._password or None, **options})
 
     def empty(self) -> None:
         self.client().flushall()
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.running
 
     def info(self) -> dict:
         """Its report on replication; empty if its links were just closed."""
@@ -105,12 +89,6 @@ class Node(RedisServer):
 
     def _command(self) -> list[str]:
         command = super()._command()
-        if self._tls:
-            place = command.index("--port")
-            command[place : place + 2] = ["--port", "0", "--tls-port", str(self.port)]
-        config = tls_config(self._tls)
-        for name, value in zip(config[::2], config[1::2], strict=True):
-            command += [f"--{name}", value]
         for name, password in (WATCHER, COPIER):
             command += ["--user", name, "on", f">{password}", *RIGHTS]
         command += ["--masteruser", COPIER[0], "--masterauth", COPIER[1]]
@@ -140,21 +118,14 @@ class SentinelServer(Server):
         self._password, self._tls = password, tls
         self._clients: list[redis.Redis] = []
 
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.running
-
     def write(self, lines: Sequence[str]) -> None:
-        config = tls_config(self._tls)
-        port = f"tls-port {self.port}\nport 0" if self._tls else f"port {self.port}"
         own = [
-            port,
+            *(f"{name} {value}" for name, value in port_config(self.port, self._tls).items()),
             "bind 127.0.0.1",
             f"unixsocket {self.socket}",
             f"dir {self.folder}",
             f"sentinel myid {self.identity}",
             "sentinel resolve-hostnames no",
-            *(f"{name} {value}" for name, value in zip(config[::2], config[1::2], strict=True)),
         ]
         if self._password:
             own += [f'requirepass "{self._password}"', f'sentinel sentinel-pass "{self._password}"']
