@@ -4,9 +4,11 @@ import pytest
 
 from celery_delayq.core.hooks import Hooks
 from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
+from tests.cli.conftest import misused, no_workers, project, run
 from tests.rules.support import DAILY, HOUR, every, set_back, set_fields, write
 
 __all__ = ["delayq", "delayq_app", "redis", "redis_client", "url"]
+__all__ += ["misused", "no_workers", "project", "run"]
 
 
 @pytest.fixture

@@ -17,12 +17,9 @@ from celery_delayq.contrib.rules.every import set_rule
 from celery_delayq.contrib.rules.plan import SOON, Taken
 from celery_delayq.contrib.rules.step import Guard
 from celery_delayq.core import clock
-from tests.cli.conftest import no_workers, project, run
 from tests.rules.fields import fields_of, listed
 from tests.rules.support import HOUR, now, runs, set_back, set_fields, wake, write
 from tests.rules.test_beat import Noting
-
-__all__ = ["no_workers", "project", "run"]
 
 # A Celery of before some of them came is compared as well.
 pytestmark = pytest.mark.libraries

@@ -10,13 +10,9 @@ import pytest
 from celery_delayq.contrib import rule_store as store
 from celery_delayq.contrib.rules.plan import Plan, Timing
 from celery_delayq.errors import InvalidOption
-from tests.cli.conftest import no_workers, project, run
 from tests.rules import support
 from tests.rules.support import DAILY, HOUR, every, now, runs, write
 from tests.support.shards import each
-
-__all__ = ["no_workers", "project", "run"]
-
 
 # A rule that is changed: to another key, perhaps on another shard; and within its jitter.
 

@@ -8,7 +8,6 @@ import pytest
 
 from celery_delayq.contrib.care.doctor import health as doctor_lines
 from celery_delayq.errors import InvalidOption
-from tests.cli.conftest import no_workers, project, run
 from tests.rules.support import (
     DAILY,
     HOUR,
@@ -24,9 +23,6 @@ from tests.rules.support import (
 )
 from tests.support.shards import each
 from tests.support.waiting import PATIENCE
-
-__all__ = ["no_workers", "project", "run"]
-
 
 # Two of one name.
 

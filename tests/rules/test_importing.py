@@ -11,13 +11,10 @@ from celery_delayq.contrib.rules.step import Guard
 from celery_delayq.core.clock import EPOCH
 from celery_delayq.core.store import What
 from tests.app.support import redis_ms
-from tests.cli.conftest import misused, no_workers, project, run
 from tests.rules.frozen import REDBEAT, frozen, rows
 from tests.rules.support import now, set_fields, write
 
 pytestmark = pytest.mark.usefixtures("report")
-
-__all__ = ["misused", "no_workers", "project", "run"]
 
 LONG = "x" * 201
 DAY = {"__type__": "crontab", "minute": 0, "hour": 9}

@@ -3,10 +3,7 @@
 import pytest
 
 from celery_delayq.errors import RulesRemain
-from tests.cli.conftest import no_workers, project, run
 from tests.rules.support import HOUR, every
-
-__all__ = ["no_workers", "project", "run"]
 
 
 @pytest.fixture(autouse=True)

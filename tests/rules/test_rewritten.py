@@ -8,11 +8,9 @@ import pytest
 from celery_delayq.errors import InvalidOption
 from tests.app.support import envelope
 from tests.app.test_moving_along import names
-from tests.cli.conftest import ended, no_workers, project, run
+from tests.cli.conftest import ended
 from tests.rules.support import DAILY, HOUR, every, runs, set_fields, write
 from tests.support.shards import each
-
-__all__ = ["no_workers", "project", "run"]
 
 NAMES = {"report": "digest"}
 

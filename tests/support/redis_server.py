@@ -23,7 +23,10 @@ def port_config(port: int, tls: Path | None) -> dict[str, str]:
         return {"port": str(port)}
     files = {"cert-file": "server.crt", "key-file": "server.key", "ca-cert-file": "ca.crt"}
     return {
-        "port": "0", "tls-port": str(port), "tls-auth-clients": "no", "tls-replication": "yes",
+        "port": "0",
+        "tls-port": str(port),
+        "tls-auth-clients": "no",
+        "tls-replication": "yes",
         **{f"tls-{name}": f"{tls}/{file}" for name, file in files.items()},
     }
 
