@@ -44,7 +44,6 @@ def replace(app):
     schedule(app)
 
 
-SCHEDULING = [schedule, schedule_many]
 CHANGING = [cancel, reschedule]
 
 
@@ -100,7 +99,7 @@ def held(delayq_app, redis, redis_server, url):
         yield Held(delayq_app, proxy, redis, url)
 
 
-@pytest.mark.parametrize("call", SCHEDULING + CHANGING)
+@pytest.mark.parametrize("call", [schedule, schedule_many, *CHANGING])
 def test_a_request_that_comes_after_the_call_ended_changes_nothing(held, call):
     app = held.app()
     if call in CHANGING:
@@ -146,11 +145,7 @@ def interrupted(error, proxy):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SoftTimeLimitExceeded])
 @pytest.mark.parametrize(
-    ("call", "newer"),
-    [
-        *((call, cancel) for call in SCHEDULING),
-        *((call, newer) for call in CHANGING for newer in (replace, reschedule)),
-    ],
+    ("call", "newer"), [(schedule, cancel), (cancel, replace), (reschedule, reschedule)]
 )
 def test_a_request_of_an_interrupted_call_undoes_no_later_change(held, call, newer, error):
     app = held.app(timeout=60)

@@ -57,17 +57,6 @@ def test_a_task_changed_since_stays_as_it_is_until_it_is_read_again(delayq, name
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_task_under_its_id_stays_as_it_is(add, delayq, named, change):
-    revision = delayq.get("a").revision
-    delayq.cancel("a")
-    add.s(2).set(task_id="a", delayq_key="k").delay_until(FAR)
-
-    assert CHANGES[change](named, if_revision=revision) is Outcome.UNCHANGED
-
-    assert delayq.get("a").args == (2,)
-
-
-@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("revision", ["1", 1.5, True, -1, 2**56])
 def test_a_value_that_is_no_revision_is_refused(delayq, named, change, revision):
     before = delayq.get("a")
