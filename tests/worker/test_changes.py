@@ -1,8 +1,9 @@
-"""Tasks that are edited, revoked, brought back or purged while they wait, with real workers."""
+"""Tasks that are edited, revoked, brought back, purged or too late while they wait."""
 
 import pytest
+from celery.exceptions import TaskRevokedError
 
-from celery_delayq import Outcome
+from celery_delayq import Outcome, State
 from tests.support.waiting import eventually
 from tests.worker.conftest import each_of
 from tests.worker.project import TASKS
@@ -128,3 +129,19 @@ def test_waiting_tasks_outlive_a_purge_of_their_queue_and_run_when_they_are_due(
     for result in waiting:
         assert len(project.wait_runs(result)) == 1
     assert worker.running
+
+
+# Too late.
+
+
+def test_a_task_that_is_too_late_does_not_run_and_its_caller_gets_an_error(crew):
+    crew.delayq.pause(queue=crew.queue, late=True)
+    try:
+        held = crew.delayq.schedule(crew.tasks["note"].s(), after=0, late="skip", grace=0)
+        eventually(lambda: crew.delayq.state(held.id) is State.PAUSED)
+    finally:
+        crew.delayq.resume(queue=crew.queue)
+
+    with pytest.raises(TaskRevokedError, match=r"skipped: \d+ s late"):
+        held.get(timeout=30)
+    assert crew.runs(held) == []
