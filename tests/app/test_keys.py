@@ -26,12 +26,9 @@ from tests.app.support import (
     noop,
     only_message,
 )
-from tests.app.test_outbox import drain
-from tests.support.forked import run_forked
-from tests.support.shards import SHARDS, keys_of, total
-from tests.support.worker import ROOT
+from tests.support.shards import keys_of, total
 
-__all__ = ["app", "drain"]
+__all__ = ["app"]
 
 
 WORDS = {
@@ -289,17 +286,6 @@ def test_an_id_that_celery_gave_out_is_revoked_where_another_is_kept(
     assert owed(redis) == 0
 
 
-def test_a_task_that_ignores_results_has_no_revocation_stored(app, add, delayq, redis):
-    add.ignore_result = True
-    delayq.schedule(add.s(1), at=FAR, key="k")
-
-    delayq.schedule(add.s(2), at=FAR, key="k", conflict="replace")
-    add.apply_async((3,), delayq_at=FAR, delayq_key="k", delayq_conflict="keep")
-
-    assert redis.info("keyspace").keys() == {"db0"}
-    assert owed(redis) == 0
-
-
 def test_without_a_result_backend_the_signal_tells(delayq_app, url, redis, revoked):
     delayq = delayq_app(url).delayq
     first = delayq.schedule(delayq.app.signature("t"), at=FAR, key="k")
@@ -309,20 +295,6 @@ def test_without_a_result_backend_the_signal_tells(delayq_app, url, redis, revok
 
     assert revoked == [first.id]
     assert owed(redis) == 0
-
-
-@pytest.mark.operations
-def test_a_caller_that_waits_over_rpc_gets_the_revocation_too(delayq_app, url):
-    app = delayq_app("memory://", "rpc://", delayq_url=url)
-    terms = {"delayq_at": FAR, "delayq_key": "k"}
-    first = app.send_task("t", **terms, ignore_result=False)
-    kept = app.send_task("t", **terms, delayq_conflict="keep")
-    last = app.send_task("t", **terms, delayq_conflict="replace")
-
-    for result, why in ((kept, f"kept {first.id}"), (first, f"replaced by {last.id}")):
-        with pytest.raises(TaskRevokedError) as caught:
-            result.get(timeout=30)
-        assert str(caught.value) == why
 
 
 def test_debounce_puts_it_off_by_max_wait_since_the_first_call_at_most(add, delayq):
@@ -351,21 +323,6 @@ def test_a_kept_task_stands_for_a_canvas(add, delayq, redis, holder):
         assert not isinstance(kept, GroupResult)
     assert waiting(delayq) == {holder.id: (1,)}
     assert redis.info("keyspace").keys() == {"db0"}
-
-
-@pytest.mark.libraries
-@pytest.mark.parametrize("conflict", ["keep", "replace"])
-def test_all_parts_of_a_canvas_that_gives_way_are_revoked(app, add, delayq, conflict):
-    canvas = group(add.s(2), add.s(3))
-    parts = canvas.freeze().results
-    first, second = (canvas, add.s(1) | add.s(2))[:: 1 if conflict == "replace" else -1]
-    delayq.schedule(first, at=FAR, key="k")
-
-    stays = delayq.schedule(second, at=FAR, key="k", conflict=conflict).id
-
-    why = f"replaced by {stays}" if conflict == "replace" else f"kept {stays}"
-    assert [told(part.id, app) for part in parts] == [(states.REVOKED, why)] * 2
-    assert list(waiting(delayq)) == [stays]
 
 
 # Keys under concurrency, and with killed callers: one task waits, and no caller hangs.
@@ -431,48 +388,6 @@ def test_of_many_that_keep_what_is_there_one_is_scheduled_and_the_others_are_giv
         (holder, False): 1,
         (holder, True): CALLERS - 1,
     }
-
-
-PROCESS = f"""
-import os, signal, sys
-from celery import Celery
-from celery_delayq import DelayQ
-
-app = Celery(broker=sys.argv[1], backend=sys.argv[2])
-delayq = DelayQ(app)
-app.conf.delayq_shards = {SHARDS}
-options = dict(delayq_key="k", delayq_at={FAR})
-"""
-KILLED = """
-app.backend.mark_as_revoked = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-app.send_task("add", (2,), task_id="new", delayq_conflict=sys.argv[3], **options)
-"""
-
-
-KILLED_WHILE = {
-    "keep": ("old", "new", "kept old"),
-    "replace": ("new", "old", "replaced by new"),
-}
-
-
-@pytest.mark.parametrize("conflict", KILLED_WHILE)
-def test_a_scanner_stores_what_a_caller_could_not_who_was_killed(
-    add, delayq, redis, drain, conflict
-):
-    stays, goes, why = KILLED_WHILE[conflict]
-    app = add.app
-    add.s(1).set(task_id="old", delayq_key="k").delay_until(FAR)
-
-    command = ("-c", PROCESS + KILLED, app.conf.broker_url, app.conf.result_backend, conflict)
-    assert run_forked(*command, cwd=ROOT).returncode == -9
-
-    assert list(waiting(delayq)) == [stays]
-    assert told(goes, app)[0] == states.PENDING
-    assert owed(redis) == 1
-    assert drain()
-    assert told(goes, app) == (states.REVOKED, why)
-    assert owed(redis) == 0
-    assert total(redis.hlen, "outbox_messages") == 0
 
 
 # `unique_until` and `unique_for`: how a key is held, the task that holds it, and one behind it.
