@@ -1,6 +1,8 @@
 """An app with DelayQ on the suite's Redis; no worker runs in these tests."""
 
+import base64
 import contextlib
+import json
 import socket
 import sys
 import warnings
@@ -174,6 +176,26 @@ def stranger(url):
     """An app in a process without a DelayQ."""
     with Celery("stranger", broker=url, set_as_current=False) as app:
         yield app
+
+
+@pytest.fixture
+def to_workers(app, redis):
+    """The messages to workers, in order: call it after the calls in question."""
+    workers = redis.pubsub()
+    workers.psubscribe("*celery.pidbox*")
+    assert workers.get_message(timeout=30)["type"] == "psubscribe"
+
+    def told():
+        app.control.broadcast("ping")  # marks the end of the messages
+        heard = []
+        while not heard or heard[-1][0] != "ping":
+            body = json.loads(workers.get_message(timeout=30)["data"])["body"]
+            command = json.loads(base64.b64decode(body))
+            heard.append((command["method"], command["arguments"]))
+        return heard[:-1]
+
+    yield told
+    workers.close()
 
 
 @pytest.fixture(autouse=True)

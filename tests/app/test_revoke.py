@@ -1,7 +1,5 @@
 """Celery's own `revoke` reaches scheduled tasks, with every worker offline."""
 
-import base64
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -20,26 +18,6 @@ __all__ = ["app"]
 pytestmark = pytest.mark.libraries
 
 
-@pytest.fixture
-def told(app, redis):
-    """The messages to workers, in order: call it after the calls in question."""
-    workers = redis.pubsub()
-    workers.psubscribe("*celery.pidbox*")
-    assert workers.get_message(timeout=30)["type"] == "psubscribe"
-
-    def told():
-        app.control.broadcast("ping")  # marks the end of the messages
-        heard = []
-        while not heard or heard[-1][0] != "ping":
-            body = json.loads(workers.get_message(timeout=30)["data"])["body"]
-            command = json.loads(base64.b64decode(body))
-            heard.append((command["method"], command["arguments"]))
-        return heard[:-1]
-
-    yield told
-    workers.close()
-
-
 @pytest.mark.parametrize(
     "revoke",
     [
@@ -53,7 +31,9 @@ def told(app, redis):
     ],
     ids=["id", "list", "tuple", "set", "terminate", "result", "Celery's result"],
 )
-def test_a_revoke_cancels_and_tells_no_worker_also_when_repeated(app, add, delayq, told, revoke):
+def test_a_revoke_cancels_and_tells_no_worker_also_when_repeated(
+    app, add, delayq, to_workers, revoke
+):
     result = add.delay_until(FAR, 1)
 
     for _ in range(2):
@@ -62,11 +42,11 @@ def test_a_revoke_cancels_and_tells_no_worker_also_when_repeated(app, add, delay
     assert delayq.get(result.id) is None
     assert result.state == "REVOKED"
     assert result.cancel() is Outcome.NOT_FOUND
-    assert told() == []
+    assert to_workers() == []
 
 
 def test_the_revoke_of_a_list_cancels_waiting_tasks_and_sends_workers_the_rest(
-    app, add, delayq, told
+    app, add, delayq, to_workers
 ):
     waits = [add.delay_until(FAR, number) for number in range(2)]
     left = add.delay_until(LONG_AGO, 3)
@@ -75,12 +55,12 @@ def test_the_revoke_of_a_list_cancels_waiting_tasks_and_sends_workers_the_rest(
     app.control.revoke([waits[0].id, left.id, waits[1].id, "nobody"])
 
     assert delayq.counts().scheduled == 0
-    [(method, arguments)] = told()
+    [(method, arguments)] = to_workers()
     assert (method, arguments["task_id"]) == ("revoke", [left.id, "nobody"])
 
 
 def test_the_revoke_of_a_task_that_has_left_is_celery_s_with_all_of_its_options(
-    app, add, delayq, told
+    app, add, delayq, to_workers
 ):
     result = add.delay_until(LONG_AGO, 1)
     delayq.hand_over()
@@ -88,30 +68,30 @@ def test_the_revoke_of_a_task_that_has_left_is_celery_s_with_all_of_its_options(
     app.control.revoke(result.id, terminate=True, signal="SIGKILL")
 
     options = {"task_id": result.id, "terminate": True, "signal": "SIGKILL"}
-    assert told() == [("revoke", options)]
+    assert to_workers() == [("revoke", options)]
 
 
-def test_a_task_under_a_lease_is_revoked_at_the_workers(app, delayq, told):
+def test_a_task_under_a_lease_is_revoked_at_the_workers(app, delayq, to_workers):
     at(delayq, "leased")
 
     app.control.revoke("a")
 
-    assert [method for method, _ in told()] == ["revoke"]
+    assert [method for method, _ in to_workers()] == ["revoke"]
 
 
-def test_an_id_that_this_package_cannot_hold_is_left_to_celery(app, told):
+def test_an_id_that_this_package_cannot_hold_is_left_to_celery(app, to_workers):
     app.control.revoke("x" * 600)
     app.control.revoke(5)
 
-    assert [arguments["task_id"] for _, arguments in told()] == ["x" * 600, 5]
+    assert [arguments["task_id"] for _, arguments in to_workers()] == ["x" * 600, 5]
 
 
-def test_revoke_by_stamps_is_celery_s(app, add, delayq, told):
+def test_revoke_by_stamps_is_celery_s(app, add, delayq, to_workers):
     result = add.delay_until(FAR, 1)
 
     app.control.revoke_by_stamped_headers({"who": "me"})
 
-    assert [method for method, _ in told()] == ["revoke_by_stamped_headers"]
+    assert [method for method, _ in to_workers()] == ["revoke_by_stamped_headers"]
     assert delayq.get(result.id) is not None
 
 

@@ -12,10 +12,10 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from tests.app.conftest import delayq_app, redis, redis_client, url
+from tests.app.conftest import delayq_app, redis, redis_client, to_workers, url
 from tests.support.waiting import PATIENCE
 
-__all__ = ["delayq_app", "redis", "redis_client", "url"]
+__all__ = ["delayq_app", "redis", "redis_client", "to_workers", "url"]
 
 MODULE = "proj"  # as in the texts
 
