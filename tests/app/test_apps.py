@@ -14,7 +14,7 @@ from celery import Celery, Task, chain, chord, current_app, group, shared_task, 
 from celery.app.amqp import AMQP, task_message
 from celery.app.control import Control
 
-from celery_delayq import DelayQ, Outcome
+from celery_delayq import DelayQ
 from celery_delayq.errors import InvalidOption, StoreDiffers
 from tests.app.support import ALL_WAYS, FAR, LONG_AGO, comparable, lists, noop
 from tests.app.test_await import slow
@@ -478,15 +478,6 @@ def test_a_copy_sends_and_schedules(app, copied, delayq, redis):
     assert copied.delayq.app is copied
     assert copied.control.revoke("a") is None
     assert delayq.get("a") is None
-
-
-def test_a_copy_s_tasks_wait_with_those_of_the_app(app, copied, delayq):
-    app.conf.delayq_prefix = copied.conf.delayq_prefix = "shop"
-    task = copied.task(name="t", shared=False)(noop)
-
-    result = task.delay_for(3600, 1)
-
-    assert delayq.cancel(result.id) is Outcome.DONE
 
 
 def test_a_copy_s_worker_scans_and_has_the_option(app, copied):

@@ -360,20 +360,6 @@ def test_a_callable_of_one_app_sees_every_task(app, delayq, remind, is_bound):
     assert seen.call_count == EVERY
 
 
-def test_messages_that_are_not_made_of_their_arguments_are_celery_s(remind, redis, monkeypatch):
-    make = AMQP.as_task_v2
-
-    def hiding(self, *args, **options):
-        return make(self, *args, **{**options, "argsrepr": "hidden"})
-
-    monkeypatch.setattr(AMQP, "as_task_v2", hiding)
-
-    singly, together = both_ways(redis, remind.s())
-
-    assert together == singly
-    assert {message["headers"]["argsrepr"] for message in together[b"celery"]} == {"hidden"}
-
-
 def test_a_signature_of_another_class_makes_every_message(remind, app, delayq):
     class Signed(Signature):
         def _merge(self, args=None, kwargs=None, options=None, force=False):

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from celery.app.task import Context
 from celery.exceptions import TimeoutError as CeleryTimeoutError
 from celery.result import AsyncResult, denied_join_result
 from kombu import Exchange, Queue
@@ -135,6 +136,11 @@ def test_without_a_result_backend_the_state_is_known_while_it_waits(delayq_app, 
         _ = AsyncResult(result.id, app=app).state
     with pytest.raises(type(plain.value)):
         _ = result.state
+
+
+def test_due_of_a_request_is_the_time_that_its_message_was_due(delayq):
+    assert delayq.due_of(Context({"delayq_due": FAR * 1000, "id": "a"})) == DUE
+    assert delayq.due_of(Context({"id": "a"})) is None
 
 
 # Subscriptions: a Redis result backend has one for each call, except for calls of a running task.
