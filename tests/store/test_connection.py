@@ -266,29 +266,6 @@ def test_a_child_forked_while_every_connection_is_in_use_makes_its_own(few, wait
         thread.join(30)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        (Endpoint("localhost", 6379), Endpoint("127.0.0.1", 6379), True),
-        (Endpoint("a", 6379), Endpoint("a", 6379, username="u", password="p"), True),
-        (Endpoint("a", 6379, 0), Endpoint("a", 6379, 1), False),
-        (Endpoint("a", 6379), Endpoint("a", 6380), False),
-        (Endpoint("a"), Endpoint("b"), False),
-        (Endpoint(path="/run/a"), Endpoint(path="/run/a"), True),
-        (Endpoint(path="/run/a"), Endpoint(path="/run/b"), False),
-        (Endpoint(path="/run/a"), Endpoint(path="/run/a", db=1), False),
-        (Endpoint(path="/run/a"), Endpoint("localhost"), False),
-    ],
-)
-def test_two_endpoints_are_the_same_database_when_place_and_number_agree(one, other, same):
-    assert one.same_database(other) is other.same_database(one) is same
-
-
-def test_an_endpoint_does_not_show_its_password():
-    shown = repr(Endpoint("h", password="secret", tls={"ssl_password": "secret"}))
-    assert "secret" not in shown
-
-
 # How the store waits for replicas: its commands, and the servers that get them.
 
 

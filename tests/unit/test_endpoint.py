@@ -52,6 +52,24 @@ def test_an_url_of_a_tcp_place_is_one_that_redis_understands():
 
 
 @pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (Endpoint("localhost", 6379), Endpoint("127.0.0.1", 6379), True),
+        (Endpoint("a", 6379), Endpoint("a", 6379, username="u", password="p"), True),
+        (Endpoint("a", 6379, 0), Endpoint("a", 6379, 1), False),
+        (Endpoint("a", 6379), Endpoint("a", 6380), False),
+        (Endpoint("a"), Endpoint("b"), False),
+        (Endpoint(path="/run/a"), Endpoint(path="/run/a"), True),
+        (Endpoint(path="/run/a"), Endpoint(path="/run/b"), False),
+        (Endpoint(path="/run/a"), Endpoint(path="/run/a", db=1), False),
+        (Endpoint(path="/run/a"), Endpoint("localhost"), False),
+    ],
+)
+def test_two_endpoints_are_the_same_database_when_place_and_number_agree(one, other, same):
+    assert one.same_database(other) is other.same_database(one) is same
+
+
+@pytest.mark.parametrize(
     ("other", "same"),
     [
         (group("b", "a"), True),
@@ -79,10 +97,11 @@ def test_the_kind_of_a_broker_has_its_database_and_not_the_way_to_it():
     assert Endpoint("x", db=3).kind == "redis, database 3"
 
 
-def test_a_group_does_not_show_its_passwords():
-    shown = repr(group(tls={"ssl_password": "p-word"}))
-    assert "'p'" not in shown
-    assert "p-word" not in shown
+def test_an_endpoint_and_a_group_do_not_show_their_passwords():
+    tls = {"ssl_password": "p-word"}
+    for shown in map(repr, (Endpoint(tls=tls, **SECRET), group(tls=tls))):
+        assert "'p'" not in shown
+        assert "p-word" not in shown
 
 
 # Which of two reports on a group's master counts, in any order in which threads write them.
