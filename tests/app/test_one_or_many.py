@@ -6,7 +6,7 @@ from celery_delayq import Outcome, State
 from celery_delayq.errors import InvalidOption, UnreadableRecord
 from tests.app.support import FAR, LONG_AGO
 from tests.support.places import at
-from tests.support.shards import each, with_one_shard
+from tests.support.shards import each, keys_of, with_one_shard
 
 DONE, UNCHANGED, GONE = Outcome.DONE, Outcome.UNCHANGED, Outcome.NOT_FOUND
 
@@ -20,20 +20,14 @@ def add(app):
     return add
 
 
-def records(redis):
-    return [key for key in each("records") if redis.exists(key)]
-
-
 def spoil(redis, task_id):
     """Make a record that this version cannot read."""
-    for key in records(redis):
-        if record := redis.hget(key, task_id):
-            redis.hset(key, task_id, b"0" + record[1:])
+    records = keys_of(task_id)["records"]
+    redis.hset(records, task_id, b"0" + redis.hget(records, task_id)[1:])
 
 
 def lose(redis, task_id):
-    for key in records(redis):
-        redis.hdel(key, task_id)
+    redis.hdel(keys_of(task_id)["records"], task_id)
 
 
 @pytest.fixture
@@ -74,7 +68,7 @@ def test_a_dead_letter_is_removed_by_its_id(dead, delayq, redis):
         delayq.remove("waits")
     assert [delayq.remove(one) for one in ("dead", "unread", "lost", "dead")] == [DONE] * 3 + [GONE]
     assert delayq.counts().dead == 0
-    assert records(redis)
+    assert redis.hexists(keys_of("waits")["records"], "waits")
 
 
 def test_a_cursor_goes_on_among_those_that_lost_their_numbers(delayq, add, redis):

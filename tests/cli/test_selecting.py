@@ -314,6 +314,7 @@ def test_while_the_broker_is_away_it_is_said_again_later(delayq_app, url, refuse
         assert line.endswith("; a scanner sends them, or run this command again")
 
 
+@with_one_shard
 def test_release_says_how_far_it_has_come(app, said, limits, near_and_far):
     limits(release_tells_s=0.0, release_step=2)
     assert said("release", "--all", "--yes") == [
