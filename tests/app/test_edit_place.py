@@ -145,24 +145,6 @@ def test_another_key_names_the_edited_task_and_the_old_one_is_free(add, delayq):
     assert not list(delayq.check())
 
 
-@pytest.mark.parametrize(
-    ("due", "error"), [(FAR, AlreadyScheduled), (LONG_AGO, KeyHeld)], ids=["waits", "runs"]
-)
-def test_a_key_that_another_task_has_is_refused_and_nothing_is_written(add, delayq, due, error):
-    add.apply_async((1,), task_id="a", delayq_at=FAR, delayq_key="old")
-    options = {"delayq_key": "new", "delayq_unique_until": "finished"}
-    add.apply_async((1,), task_id="b", delayq_at=due, **options)
-    delayq.hand_over()
-    before = delayq.get("a")
-
-    with pytest.raises(error) as caught:
-        delayq.edit("a", key="new", add_tags=["t"], args=(2,))
-
-    assert (type(caught.value), caught.value.holder) == (error, "b")
-    assert delayq.get("a") == before
-    assert delayq.get(key="old").id == "a"
-
-
 def test_a_new_key_holds_as_long_as_the_old_one(app, add, delayq):
     options = {"delayq_key": "old", "delayq_unique_until": "finished", "delayq_unique_for": 60}
     add.apply_async((1,), task_id="a", delayq_at=LONG_AGO, **options)
