@@ -74,19 +74,6 @@ def test_a_value_that_is_no_rate_is_refused_and_the_pause_stays(delayq, rate):
     assert delayq.pauses()[0].resumed is False
 
 
-def test_a_skipped_task_is_reported_to_the_hook_and_the_log(app, delayq, caplog):
-    told = []
-    object.__setattr__(delayq.services.hooks, "skipped", lambda *facts: told.append(facts))
-    caplog.set_level("INFO", "celery_delayq")
-    app.send_task("t", task_id="a", delayq_at=LONG_AGO, delayq_late="skip", delayq_grace=5)
-    assert delayq.hand_over() == 0
-    [(task_id, why)] = told
-    assert task_id == "a"
-    assert why.startswith("skipped: ")
-    assert f"task a: {why}" in caplog.text
-    assert delayq.get("a") is None
-
-
 def test_a_selection_tells_the_paused_while_scanners_move_them(app, delayq):
     """Between two of its steps, scanners move them from the due index to the parked one."""
     delayq.pause(queue="mail")

@@ -339,16 +339,19 @@ def test_a_paused_task_has_its_signal_when_it_is_delivered(app, delayq, heard_of
 
 
 def test_a_task_that_is_too_late_is_skipped_and_neither_cancelled_nor_delivered(
-    app, delayq, heard_of_app
+    app, delayq, heard_of_app, caplog
 ):
+    caplog.set_level("INFO", "celery_delayq")
     app.send_task("t", task_id="a", delayq_at=LONG_AGO, delayq_late="skip", delayq_grace=5)
     del heard_of_app[:]
 
-    delayq.hand_over()
+    assert delayq.hand_over() == 0
 
     [(name, facts)] = heard_of_app
     assert (name, facts["task_id"]) == ("task_skipped", "a")
     assert facts["reason"].startswith("skipped: ")
+    assert f"task a: {facts['reason']}" in caplog.messages
+    assert delayq.get("a") is None
 
 
 def test_a_task_that_a_list_refuses_is_dead_then_retried_and_removed(app, delayq, heard_of_app):

@@ -311,17 +311,3 @@ def test_a_scanner_whose_thread_ended_is_one_still_with_another_name_and_channel
     assert restarted == [there.name]
     [channel] = made.client.pubsub_channels("*wake:*")
     assert channel.decode().endswith(there.name)
-
-
-def test_a_stop_before_the_next_thread_begins_ends_it_at_once(house, limits, caplog):
-    limits(thread_first_s=3600.0, thread_longest_s=3600.0)
-    made = house()
-    scanner = made.start_asleep()
-    end_thread(made)
-    said = eventually(lambda: [one for one in caplog.records if one.levelno == logging.CRITICAL])
-
-    scanner.stop(PATIENCE)
-
-    assert "delayq-scanner" not in {one.name for one in threading.enumerate()}
-    assert "the thread delayq-scanner has ended: SystemExit()" in said[0].getMessage()
-    assert made.delayq.services.entries.scanners() == []
