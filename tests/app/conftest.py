@@ -81,6 +81,22 @@ def delayq(app):
 
 
 @pytest.fixture
+def alive():
+    """Let a scanner of an app be alive that does nothing: ``alive(app)``; returns its steps."""
+    with contextlib.ExitStack() as stack:
+
+        def begin(app):
+            app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
+            steps = [*map(contextlib.closing, app.delayq.services.steps_by_shard())]
+            steps = [stack.enter_context(one) for one in steps]
+            for one in steps:
+                one.hand_over()
+            return steps[0]
+
+        yield begin
+
+
+@pytest.fixture
 def found_by_workers(app):
     """Put a task of one argument into a module that only workers can import, or that fails."""
     modules = []

@@ -4,7 +4,7 @@ import contextlib
 import json
 import re
 import socket
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
 
@@ -27,15 +27,6 @@ from tests.support.waiting import eventually
 AMQP = "amqp://127.0.0.1:1//"
 
 
-@contextmanager
-def alive(delayq):
-    """Let a scanner be alive that does nothing."""
-    delayq.app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-    with closing(delayq.services.steps_by_shard()[0]) as shard_steps:
-        shard_steps.hand_over()
-        yield shard_steps
-
-
 def queues(delayq):
     return {one.queue: (one.waiting, one.overdue) for one in delayq.status().queues}
 
@@ -56,27 +47,27 @@ def test_the_status_tells_where_the_store_is_and_what_is_in_it(app, delayq, redi
     assert status.scanners == []
 
 
-def test_scanners_are_named_with_their_last_heartbeat(delayq, redis):
+def test_scanners_are_named_with_their_last_heartbeat(app, delayq, redis, alive):
     before = redis_ms(redis)
-    with alive(delayq) as shard_steps:
-        [scanner] = delayq.status().scanners
+    shard_steps = alive(app)
+    [scanner] = delayq.status().scanners
 
-        assert scanner == ScannerSeen(shard_steps.name, scanner.seen, scanner.since)
-        assert scanner.seen.tzinfo is timezone.utc
-        assert int(before) <= scanner.since.timestamp() * 1000
-        assert scanner.since <= scanner.seen
-        assert scanner.seen.timestamp() * 1000 <= redis_ms(redis)
+    assert scanner == ScannerSeen(shard_steps.name, scanner.seen, scanner.since)
+    assert scanner.seen.tzinfo is timezone.utc
+    assert int(before) <= scanner.since.timestamp() * 1000
+    assert scanner.since <= scanner.seen
+    assert scanner.seen.timestamp() * 1000 <= redis_ms(redis)
 
 
-def test_the_facts_of_the_status_are_json_and_times_are_text(app, delayq, redis_server):
+def test_the_facts_of_the_status_are_json_and_times_are_text(app, delayq, redis_server, alive):
     delayq.pause(queue="mail", late=True)
     app.send_task("t", queue="mail", delayq_at=LONG_AGO)
-    with alive(delayq) as shard_steps:
-        for due in (LONG_AGO, FAR):
-            app.send_task("t", delayq_at=due)
-        [scanner], [pause] = delayq.status().scanners, delayq.pauses()
+    shard_steps = alive(app)
+    for due in (LONG_AGO, FAR):
+        app.send_task("t", delayq_at=due)
+    [scanner], [pause] = delayq.status().scanners, delayq.pauses()
 
-        facts = delayq.status().facts()
+    facts = delayq.status().facts()
 
     assert (
         json.loads(json.dumps(facts))
@@ -156,14 +147,14 @@ def test_another_process_knows_queues_that_it_never_declared(delayq_app, url, br
     assert queues(reader.delayq) == {"mail": (1, 0)}
 
 
-def test_the_scanners_broker_is_told_where_it_is_not_the_app_s(delayq_app, url):
+def test_the_scanners_broker_is_told_where_it_is_not_the_app_s(delayq_app, url, alive):
     ours, other = delayq_app(url).delayq, delayq_app(AMQP, delayq_url=url).delayq
     assert other.status().other_broker is None
-    with alive(ours) as shard_steps:
-        assert ours.status().facts()["other_broker"] is None
-        # Above, before the scanner was there, it was None.
-        told = other.status().facts()["other_broker"]
-        shard_steps.leave()
+    shard_steps = alive(ours.app)
+    assert ours.status().facts()["other_broker"] is None
+    # Above, before the scanner was there, it was None.
+    told = other.status().facts()["other_broker"]
+    shard_steps.leave()
 
     assert told.startswith("redis, database 0 on 127.0.0.1:")
     assert other.status().other_broker is None
@@ -247,24 +238,24 @@ WELL = Counts(5, 1, 0, 2, 0, 0, 0, None, NOW * 1000)
 
 
 @pytest.mark.parametrize("broker", ["redis", "one that is away"])
-def test_with_a_scanner_and_nothing_overdue_nothing_is_wrong(delayq_app, url, broker):
+def test_with_a_scanner_and_nothing_overdue_nothing_is_wrong(delayq_app, url, broker, alive):
     delayq = delayq_app(url if broker == "redis" else AMQP, delayq_url=url).delayq
     delayq.app.send_task("t", delayq_at=FAR)
 
-    with alive(delayq):
-        assert delayq.health() == []
+    alive(delayq.app)
+    assert delayq.health() == []
 
 
 @pytest.mark.parametrize("queue", ["celery", "broken"])
-def test_an_overdue_task_is_reported_with_its_due_time(app, delayq, redis, queue):
+def test_an_overdue_task_is_reported_with_its_due_time(app, delayq, redis, queue, alive):
     redis.set("broken", "not a list")
-    with alive(delayq) as shard_steps:
-        app.send_task("t", queue=queue, delayq_at=LONG_AGO)
-        if queue == "broken":
-            shard_steps.hand_over()
-        assert delayq.counts().refused == (queue == "broken")
+    shard_steps = alive(app)
+    app.send_task("t", queue=queue, delayq_at=LONG_AGO)
+    if queue == "broken":
+        shard_steps.hand_over()
+    assert delayq.counts().refused == (queue == "broken")
 
-        sentence, *others = delayq.health()
+    sentence, *others = delayq.health()
 
     assert sentence.startswith("a task that was due at 2001-09-09 01:46:40 UTC is overdue by ")
     assert sentence.endswith("; 60 s are allowed")
@@ -298,12 +289,12 @@ def test_of_more_than_one_problem_each_is_told():
     ]
 
 
-def test_dead_tasks_are_reported_beyond_the_allowed_number(app, delayq):
+def test_dead_tasks_are_reported_beyond_the_allowed_number(app, delayq, alive):
     at(delayq, "dead")
 
-    with alive(delayq):
-        assert delayq.health() == ["1 task is dead; 0 are allowed"]
-        assert delayq.health(max_dead=1) == []
+    alive(app)
+    assert delayq.health() == ["1 task is dead; 0 are allowed"]
+    assert delayq.health(max_dead=1) == []
 
 
 def test_a_store_that_began_after_its_scanner_is_reported(delayq_app, url, redis):
@@ -354,9 +345,9 @@ def test_a_store_that_refuses_is_a_sentence(delayq, redis):
     assert "WRONGTYPE" in sentence
 
 
-def test_a_store_of_another_layout_is_a_sentence_whenever_it_is_asked(delayq, redis):
-    with alive(delayq):
-        assert delayq.health() == []
+def test_a_store_of_another_layout_is_a_sentence_whenever_it_is_asked(app, delayq, redis, alive):
+    alive(app)
+    assert delayq.health() == []
     give_another_layout(redis)
 
     [sentence] = delayq.health()
@@ -367,20 +358,20 @@ def test_a_store_of_another_layout_is_a_sentence_whenever_it_is_asked(delayq, re
     )
 
 
-def test_scanners_with_another_broker_are_a_problem_while_they_are_alive(delayq_app, url):
+def test_scanners_with_another_broker_are_a_problem_while_they_are_alive(delayq_app, url, alive):
     ours, other = delayq_app(url).delayq, delayq_app(AMQP, delayq_url=url).delayq
     where = url.partition("//")[2].partition("/")[0]
 
-    with alive(ours) as shard_steps:
-        assert ours.health() == []
-        [sentence] = other.health()
-        assert sentence == (
-            f"this store's scanners have the broker redis, database 0 on {where}, this app has "
-            "amqp, virtual host / on 127.0.0.1:1: this app's calls that change the store are "
-            "refused; give each app a delayq_prefix of its own, or both the same broker_url"
-        )
-        assert other.health(here=True) == []
-        shard_steps.leave()
+    shard_steps = alive(ours.app)
+    assert ours.health() == []
+    [sentence] = other.health()
+    assert sentence == (
+        f"this store's scanners have the broker redis, database 0 on {where}, this app has "
+        "amqp, virtual host / on 127.0.0.1:1: this app's calls that change the store are "
+        "refused; give each app a delayq_prefix of its own, or both the same broker_url"
+    )
+    assert other.health(here=True) == []
+    shard_steps.leave()
 
     assert other.health() == [NOBODY]
 
@@ -391,24 +382,24 @@ def test_a_wrong_setting_is_an_error(delayq_app, url):
 
 
 def test_health_with_here_asks_for_a_scanner_of_this_host_and_for_nothing_else(
-    app, delayq, monkeypatch
+    app, delayq, monkeypatch, alive
 ):
-    with alive(delayq):
-        app.send_task("t", delayq_at=LONG_AGO)
-        assert delayq.health(here=True) == []
+    alive(app)
+    app.send_task("t", delayq_at=LONG_AGO)
+    assert delayq.health(here=True) == []
 
-        monkeypatch.setattr(socket, "gethostname", lambda: "web9")
+    monkeypatch.setattr(socket, "gethostname", lambda: "web9")
 
-        assert delayq.health(here=True) == ["no scanner on this host, web9, is alive"]
+    assert delayq.health(here=True) == ["no scanner on this host, web9, is alive"]
 
 
 @pytest.mark.parametrize("host", ["web", "web10", "1:web1", "web1:4711"])
-def test_a_host_of_a_similar_name_is_another_one(delayq, monkeypatch, host):
+def test_a_host_of_a_similar_name_is_another_one(app, delayq, monkeypatch, host, alive):
     monkeypatch.setattr(socket, "gethostname", lambda: "web1")
-    with alive(delayq):
-        assert delayq.health(here=True) == []
-        monkeypatch.setattr(socket, "gethostname", lambda: host)
-        assert delayq.health(here=True) != []
+    alive(app)
+    assert delayq.health(here=True) == []
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+    assert delayq.health(here=True) != []
 
 
 @pytest.mark.parametrize(

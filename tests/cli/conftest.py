@@ -1,6 +1,5 @@
 """`celery -A … delayq …`, run in this process by click, on an app of the test's own."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -12,10 +11,10 @@ from celery.bin.celery import celery
 from celery.bin.worker import worker
 from click.testing import CliRunner
 
-from tests.app.conftest import delayq_app, redis, redis_client, to_workers, url
+from tests.app.conftest import alive, delayq_app, redis, redis_client, to_workers, url
 from tests.support.waiting import PATIENCE
 
-__all__ = ["delayq_app", "redis", "redis_client", "to_workers", "url"]
+__all__ = ["alive", "delayq_app", "redis", "redis_client", "to_workers", "url"]
 
 MODULE = "proj"  # as in the texts
 
@@ -113,22 +112,6 @@ def shop(url, tmp_path):
         )  # fmt: skip
 
     return start
-
-
-@pytest.fixture
-def alive():
-    """Let a scanner of an app be alive that does nothing: ``alive(app)``; returns its steps."""
-    with contextlib.ExitStack() as stack:
-
-        def begin(app):
-            app.conf.delayq_safety_interval = 300  # it counts as alive for three times as long
-            steps = [*map(contextlib.closing, app.delayq.services.steps_by_shard())]
-            steps = [stack.enter_context(one) for one in steps]
-            for one in steps:
-                one.hand_over()
-            return steps[0]
-
-        yield begin
 
 
 @pytest.fixture

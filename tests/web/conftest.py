@@ -10,13 +10,13 @@ from werkzeug.test import Client
 
 from celery_delayq.contrib.web import page_changed, wsgi
 from celery_delayq.core import clock
-from tests.app.conftest import delayq, delayq_app, redis, redis_client, url
+from tests.app.conftest import alive, delayq, delayq_app, redis, redis_client, url
 from tests.app.support import FAR, LONG_AGO, redis_ms
 from tests.support.network import AWAY
 from tests.support.places import take
 from tests.support.waiting import PATIENCE, eventually
 
-__all__ = ["delayq", "delayq_app", "redis", "redis_client", "url"]
+__all__ = ["alive", "delayq", "delayq_app", "redis", "redis_client", "url"]
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
 IDS = [f"task-{number:02}" for number in range(10)]

@@ -1,7 +1,6 @@
 """Each page: its head, its errors, and its HTML, sound enough for a screen reader."""
 
 import re
-from contextlib import closing
 from html.parser import HTMLParser
 
 import pytest
@@ -39,10 +38,8 @@ def test_dead_tasks_are_in_the_title(browser, die):
     assert head_of(page).endswith("1 dead, 1 more")
 
 
-def test_a_pause_is_in_the_head_and_the_title_at_once(app, browser):
-    app.conf.delayq_safety_interval = 300  # the scanner counts as alive for three times as long
-    with closing(app.delayq.services.steps_by_shard()[0]) as steps:
-        steps.hand_over()
+def test_a_pause_is_in_the_head_and_the_title_at_once(app, browser, alive):
+    alive(app)
     page = browser.get("/")
     assert head_of(page).endswith("in time")
     assert '<h1 id="health">Tasks are delivered in time</h1>' in page.html

@@ -2,7 +2,6 @@
 
 import html
 import re
-from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -371,12 +370,10 @@ def test_the_peak_is_labelled_with_its_minute_and_size(browser, scheduled):
     assert re.search(r'<text class="peak start"[^>]*>4 from 00:00 to 00:30</text>', day)
 
 
-def test_the_icon_shows_an_alarm_and_is_kept_by_its_hash(app, browser, scheduled):
+def test_the_icon_shows_an_alarm_and_is_kept_by_its_hash(app, browser, scheduled, alive):
     icon = r'<link rel="icon" [^>]*href="(/static/(\w+)\.svg\?v=\w+)"'
     assert browser.get("/").url(icon).startswith("/static/alarm.svg")  # no scanner is alive
-    app.conf.delayq_safety_interval = 300
-    with closing(app.delayq.services.steps_by_shard()[0]) as steps:
-        steps.hand_over()
+    alive(app)
     calm = browser.get("/").url(icon)
     assert calm.startswith("/static/icon.svg")
     assert browser.get(calm).headers["Content-Type"].startswith("image/svg+xml")

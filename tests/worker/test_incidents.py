@@ -17,9 +17,9 @@ from celery_delayq.contrib.web import wsgi
 from celery_delayq.errors import StoreFull
 from celery_delayq.operations import queues
 from celery_delayq.operations import queues as workers
-from tests.app.conftest import delayq_app, redis, redis_client, url
+from tests.app.conftest import alive, delayq_app, redis, redis_client, url
 from tests.app.support import FAR, LONG_AGO
-from tests.cli.conftest import alive, project, run
+from tests.cli.conftest import project, run
 from tests.support.ports import free_port
 from tests.support.shards import each
 from tests.support.waiting import eventually
