@@ -64,32 +64,21 @@ def test_a_task_s_attributes_hold_for_items(app, delayq, made_by_celery):
     assert len(made_by_celery) == 2
 
 
-def test_a_key_that_is_taken_refuses_its_item_alone(delayq, signature):
+def test_a_taken_key_refuses_its_item_alone_and_the_id_of_a_kept_task_stands_in_the_item_s_place(
+    delayq, signature, redis
+):
     holder = delayq.schedule(signature, at=FAR, key="k")
-    items = [*numbered(3), Item((3,), {}, key="k"), *numbered(3)]
+    refused, kept = Item((3,), {}, key="k"), Item((4,), {}, key="k", conflict="keep")
 
-    bulk = delayq.schedule_many(signature, items, at=FAR)
+    bulk = delayq.schedule_many(signature, [*numbered(3), refused, kept, *numbered(2)], at=FAR)
 
     [(place, error)] = bulk.refused.items()
     assert (place, type(error), error.holder) == (3, AlreadyScheduled, holder.id)
-    assert bulk.ids[3] is None
+    assert bulk.ids[3:5] == [None, holder.id]
     assert not bulk
-    assert (bulk.scheduled, bulk.existed) == (6, set())
-
-
-def test_the_id_of_a_kept_task_stands_in_the_item_s_place(delayq, signature, redis):
-    holder = delayq.schedule(signature, at=FAR, key="k")
-    items = [*numbered(3), Item((3,), {}, key="k", conflict="keep"), *numbered(3)]
-
-    bulk = delayq.schedule_many(signature, items, at=FAR)
-
-    assert bulk.ids[3] == holder.id
-    assert bulk.existed == {3}
-    assert bulk.refused == {}
-    assert bulk
-    assert bulk.scheduled == 6
-    assert repr(bulk) == "<Bulk: 6 scheduled, 1 existed, 0 refused>"
-    assert len(waiting(delayq)) == 7
+    assert (bulk.scheduled, bulk.existed) == (5, {4})
+    assert repr(bulk) == "<Bulk: 5 scheduled, 1 existed, 1 refused>"
+    assert len(waiting(delayq)) == 6
     assert redis.info("keyspace").keys() == {"db0"}
 
 
@@ -111,12 +100,12 @@ def test_items_of_ids_that_wait_already_are_no_mistake_where_they_are_kept(delay
 
     assert bulk.ids == [f"id-{number}" for number in range(5)]
     assert bulk.existed == {0, 1, 2}
+    assert bulk, "nothing was refused"
     assert all(delayq.result(task_id).state == "SCHEDULED" for task_id in bulk.ids)
 
 
-@pytest.mark.parametrize("conflict", ["replace", "debounce"])
-def test_of_450_items_under_one_key_the_last_waits(app, delayq, signature, redis, conflict):
-    items = numbered(450, key="k", conflict=conflict)
+def test_of_450_items_under_one_key_the_last_waits(app, delayq, signature, redis):
+    items = numbered(450, key="k", conflict="replace")
 
     bulk = delayq.schedule_many(signature, items, at=FAR)
 

@@ -325,7 +325,7 @@ def test_a_kept_task_stands_for_a_canvas(add, delayq, redis, holder):
     assert redis.info("keyspace").keys() == {"db0"}
 
 
-# Keys under concurrency, and with killed callers: one task waits, and no caller hangs.
+# Many calls at once: one task waits, and no caller hangs.
 
 
 CALLERS = 100
