@@ -82,7 +82,10 @@ def delayq(app):
 
 @pytest.fixture
 def alive():
-    """Let a scanner of an app be alive that does nothing: ``alive(app)``; returns its steps."""
+    """Let a scanner of an app be alive that does nothing.
+
+    ``alive(app)`` returns its steps, one of each shard.
+    """
     with contextlib.ExitStack() as stack:
 
         def begin(app):
@@ -91,7 +94,7 @@ def alive():
             steps = [stack.enter_context(one) for one in steps]
             for one in steps:
                 one.hand_over()
-            return steps[0]
+            return steps
 
         yield begin
 

@@ -49,7 +49,7 @@ def test_the_status_tells_where_the_store_is_and_what_is_in_it(app, delayq, redi
 
 def test_scanners_are_named_with_their_last_heartbeat(app, delayq, redis, alive):
     before = redis_ms(redis)
-    shard_steps = alive(app)
+    [shard_steps, *_] = alive(app)
     [scanner] = delayq.status().scanners
 
     assert scanner == ScannerSeen(shard_steps.name, scanner.seen, scanner.since)
@@ -62,7 +62,7 @@ def test_scanners_are_named_with_their_last_heartbeat(app, delayq, redis, alive)
 def test_the_facts_of_the_status_are_json_and_times_are_text(app, delayq, redis_server, alive):
     delayq.pause(queue="mail", late=True)
     app.send_task("t", queue="mail", delayq_at=LONG_AGO)
-    shard_steps = alive(app)
+    [shard_steps, *_] = alive(app)
     for due in (LONG_AGO, FAR):
         app.send_task("t", delayq_at=due)
     [scanner], [pause] = delayq.status().scanners, delayq.pauses()
@@ -150,11 +150,12 @@ def test_another_process_knows_queues_that_it_never_declared(delayq_app, url, br
 def test_the_scanners_broker_is_told_where_it_is_not_the_app_s(delayq_app, url, alive):
     ours, other = delayq_app(url).delayq, delayq_app(AMQP, delayq_url=url).delayq
     assert other.status().other_broker is None
-    shard_steps = alive(ours.app)
+    steps = alive(ours.app)
     assert ours.status().facts()["other_broker"] is None
     # Above, before the scanner was there, it was None.
     told = other.status().facts()["other_broker"]
-    shard_steps.leave()
+    for shard_steps in steps:
+        shard_steps.leave()
 
     assert told.startswith("redis, database 0 on 127.0.0.1:")
     assert other.status().other_broker is None
@@ -249,10 +250,11 @@ def test_with_a_scanner_and_nothing_overdue_nothing_is_wrong(delayq_app, url, br
 @pytest.mark.parametrize("queue", ["celery", "broken"])
 def test_an_overdue_task_is_reported_with_its_due_time(app, delayq, redis, queue, alive):
     redis.set("broken", "not a list")
-    shard_steps = alive(app)
+    steps = alive(app)
     app.send_task("t", queue=queue, delayq_at=LONG_AGO)
     if queue == "broken":
-        shard_steps.hand_over()
+        for shard_steps in steps:
+            shard_steps.hand_over()
     assert delayq.counts().refused == (queue == "broken")
 
     sentence, *others = delayq.health()
@@ -362,7 +364,7 @@ def test_scanners_with_another_broker_are_a_problem_while_they_are_alive(delayq_
     ours, other = delayq_app(url).delayq, delayq_app(AMQP, delayq_url=url).delayq
     where = url.partition("//")[2].partition("/")[0]
 
-    shard_steps = alive(ours.app)
+    steps = alive(ours.app)
     assert ours.health() == []
     [sentence] = other.health()
     assert sentence == (
@@ -371,7 +373,8 @@ def test_scanners_with_another_broker_are_a_problem_while_they_are_alive(delayq_
         "refused; give each app a delayq_prefix of its own, or both the same broker_url"
     )
     assert other.health(here=True) == []
-    shard_steps.leave()
+    for shard_steps in steps:
+        shard_steps.leave()
 
     assert other.health() == [NOBODY]
 
