@@ -1,6 +1,5 @@
 """How an entry left is known for so many seconds, or until so many others have left."""
 
-import math
 from contextlib import suppress
 
 import pytest
@@ -13,6 +12,8 @@ from celery_delayq.errors import StoreError
 from tests.store import requests
 from tests.store.support import FAR_MS, NOW_MS, TIMEOUT_MS
 from tests.store.test_aborted import STOP, TRACE, StoppableStore
+
+pytestmark = pytest.mark.core
 
 KEPT = ("tombstones", "tombstones_old")
 SECONDS, MOST = 60, 12
@@ -120,7 +121,6 @@ each_way = pytest.mark.parametrize("way", [deliver, publish, skip, cancel, cance
 def test_however_an_entry_leaves_a_generation_ends_in_time(short, shard_steps, way):
     short.schedule("a")
     shard_steps.hand_over()
-    shard_steps._beat_again = math.inf
     pass_ms(short, SECONDS * 1000)
     way(short, shard_steps)
     assert short.raw.hkeys(short.keys["tombstones_old"])[0] == b"a"
@@ -161,7 +161,7 @@ def trace(store, nth=0):
     shard_steps = store.steps()
     store.raw.delete(TRACE)
     store.raw.hset(STOP, mapping={"nth": nth, "side": "before"})
-    shard_steps._scripts.let_stop("hand_over")
+    store.scripts.let_stop("hand_over")
     with suppress(StoreError):
         shard_steps.hand_over()
     return store.raw.lrange(TRACE, 0, -1)
