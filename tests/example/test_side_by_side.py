@@ -21,7 +21,8 @@ def play(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(ROOT / "example_project")
     from side_by_side import play
 
-    monkeypatch.setattr(play, "NOT_COMING", 0)
+    for seconds in ("NOT_COMING", "LATEST"):
+        monkeypatch.setattr(play, seconds, 0)
     monkeypatch.setattr(play.Play, "_unacked", list)
     lines = []
     redis = SimpleNamespace(keeps=True)
