@@ -81,8 +81,9 @@ def unknown(project):
 
 
 def seconds_until(project, task):
+    # In whole ones: a due time is rounded up to a millisecond.
     seconds, micros = project.client.time()
-    return task.due.timestamp() - seconds - micros / 1_000_000
+    return round(task.due.timestamp() - seconds - micros / 1_000_000)
 
 
 def wait_empty(project):
