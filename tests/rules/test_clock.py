@@ -143,6 +143,27 @@ def test_a_rule_of_a_dump_whose_clock_was_ahead_goes_on(delayq, rules, set_clock
     assert {name for name in rules if not waiting[name]} == set()
 
 
+def test_an_edited_run_stays_though_the_clock_was_ahead_when_a_dump_brought_its_rule(
+    delayq, report, set_clock, redis
+):
+    set_clock(timedelta(days=2))
+    delayq.every("r", report.s(7), HOUR)
+    lines = [json.dumps(line) for line in delayq.dump()]
+    redis.flushdb()
+    set_clock(timedelta(days=2))
+    delayq.load(lines)
+    set_clock(timedelta(0))
+    write(delayq)
+    [run] = delayq.select(tag="every:r")
+    assert run.due <= now(delayq) + HOUR
+
+    delayq.edit(run.id, args=(8,))
+    delayq.rule("r").pause()
+    write(delayq)
+
+    assert [task.args for task in delayq.tasks()] == [(8,)]
+
+
 def test_some_seconds_change_no_rule_and_repeat_no_run(delayq, rules, set_clock):
     revisions = {rule.name: rule.revision for rule in delayq.rules()}
     set_clock(20 * SECOND)

@@ -149,6 +149,8 @@ return change(request, function(call)
   elseif what == 'cleared' then
     if string.find(rule.flags, 'r') then answer = 'removed' end
     flag_rule(rule, 'c', false)
+    -- The clock was ahead when a dump brought it. What it writes now would count as written before that.
+    if (tonumber(rule.brought) or 0) > call.now then rule.brought = nil end
   else
     local is_paused = string.find(rule.flags, 'p') ~= nil
     local beat = what == 'pause' and given ~= '' and given or nil
