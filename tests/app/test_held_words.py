@@ -10,6 +10,7 @@ from celery.signals import task_received, task_revoked, worker_shutdown
 
 from celery_delayq.contrib import held
 from celery_delayq.contrib.held import _REFUSALS, AT_A_TIME, HoldingStep, Reporter
+from celery_delayq.core import clock
 from celery_delayq.core.message.headers import Hold, ms_until
 from celery_delayq.core.store.keys import shard_of
 from celery_delayq.errors import StoreUnavailable
@@ -112,45 +113,54 @@ LEASED = ("a", "k", "1.2", 600_000, 1)
 
 
 @pytest.fixture
-def soon(limits):
-    """Words are due again at once."""
+def pass_time(limits, monkeypatch):
+    """The clock stands still; ``pass_time(seconds)`` moves it, and the next words are due then."""
     limits(held_renew_s=0.01)
+    now = [clock.monotonic()]
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
+
+    def pass_time(seconds):
+        now[0] += seconds
+
+    return pass_time
 
 
-@pytest.mark.usefixtures("soon")
-def test_a_run_under_a_lease_is_told_of_again_until_it_has_ended(reporter, sent):
+def test_a_run_under_a_lease_is_told_of_again_until_it_has_ended(reporter, sent, pass_time):
     reporter.runs(LONG)
-    eventually(lambda: len(sent) > 2)
+    for count in (2, 3, 4):  # at once as it begins, and again
+        eventually(lambda count=count: len(said(sent)) == count)
+        pass_time(1)
+    eventually(lambda: len(said(sent)) == 5)
     reporter.has_ended(LONG)
+    pass_time(1)
     reporter.stop()
-    *leased, last = said(sent)
-    assert {*leased} == {LEASED}
-    assert last == ("a", "k", "1.2", 0, 0)
+    assert said(sent) == [*[LEASED] * 5, ("a", "k", "1.2", 0, 0)]
 
 
-@pytest.mark.usefixtures("soon")
-def test_a_retry_holds_its_key_without_a_lease(reporter, sent):
+def test_a_retry_holds_its_key_without_a_lease(reporter, sent, pass_time):
     reporter.runs(LONG)
-    eventually(lambda: sent)
+    eventually(lambda: len(said(sent)) == 2)
     reporter.goes_on(LONG, 1)
-    count = len(sent)
+    pass_time(1)
     reporter.runs(HOLD)  # shorter than a lease
-    eventually(lambda: len(sent) > count)
+    eventually(lambda: len(said(sent)) == 4)
     reporter.stop()
     told = said(sent)
     assert told[-2:] == [("a", "k", "1.2", 3_601_000, 0), ("a", "k", "1.2", 5000, 0)]
 
 
 def test_no_lease_outlasts_the_time_for_which_it_is_held_at_the_longest(
-    reporter, sent, limits, soon
+    reporter, sent, limits, pass_time
 ):
     limits(held_lease_s=0.3)
     reporter.runs(HOLD._replace(ms=500))
+    eventually(lambda: len(said(sent)) == 2)
+    pass_time(0.4)
     eventually(lambda: reporter._leased == {})
     reporter.stop()
     *_, before, last = said(sent)
     assert before == ("a", "k", "1.2", 300, 1)
-    assert 0 < last[3] < 300
+    assert last == ("a", "k", "1.2", 100, 1)
 
 
 def test_a_retry_s_time_counts_from_now():
