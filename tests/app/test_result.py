@@ -10,6 +10,7 @@ from kombu import Exchange, Queue
 
 from celery_delayq import Outcome, State
 from celery_delayq.core.integration.results import scheduled
+from tests.app.bulk import plain_task
 from tests.app.conftest import app_with_results as app
 from tests.app.support import FAR, LONG_AGO, to_ms
 from tests.support.places import at, take
@@ -147,35 +148,49 @@ def test_due_of_a_request_is_the_time_that_its_message_was_due(delayq):
 
 
 @pytest.fixture
-def subscriptions(redis):
+def server(start_redis):
+    """A Redis that only this test's app subscribes to."""
+    return start_redis()
+
+
+@pytest.fixture
+def subscribing(delayq_app, server):
+    """A task whose results are there."""
+    return plain_task(delayq_app(server.url(), server.url(1)))
+
+
+@pytest.fixture
+def subscriptions(server):
     """The number of subscriptions and unsubscriptions so far."""
+    client = server.client()
 
     def counted():
-        stats = redis.info("commandstats")
+        stats = client.info("commandstats")
         names = ("cmdstat_subscribe", "cmdstat_unsubscribe")
         return tuple(stats[name]["calls"] if name in stats else 0 for name in names)
 
     return counted
 
 
-def test_a_result_that_nothing_subscribed_to_takes_no_subscription_back(add, redis, subscriptions):
-    add.delay_until(FAR, 1)
-    redis.config_resetstat()
+def test_a_result_that_nothing_subscribed_to_takes_no_subscription_back(subscribing, subscriptions):
+    kept = subscribing.delay_until(FAR, 1)
+    eventually(lambda: subscriptions() == (1, 0))
 
     with denied_join_result():
         for number in range(3):
-            add.delay_until(FAR, number)
+            subscribing.delay_until(FAR, number)
+    del kept
 
-    assert subscriptions() == (0, 0)
+    # What it sent comes after all that the others would have sent.
+    eventually(lambda: subscriptions()[1])
+    assert subscriptions() == (1, 1)
 
 
-def test_a_result_takes_back_what_its_call_subscribed_to(add, redis, subscriptions):
-    kept = add.delay_until(FAR, 1)
-    redis.config_resetstat()
-
-    result = add.delay_until(FAR, 2)
-    eventually(lambda: subscriptions() == (1, 0))
+def test_a_result_takes_back_what_its_call_subscribed_to(subscribing, subscriptions):
+    kept = subscribing.delay_until(FAR, 1)
+    result = subscribing.delay_until(FAR, 2)
+    eventually(lambda: subscriptions() == (2, 0))
     del result
 
-    eventually(lambda: subscriptions() == (1, 1))
+    eventually(lambda: subscriptions() == (2, 1))
     assert kept.cancel()
