@@ -124,7 +124,16 @@ def fall_due_after_cancel(redis, task_id):
 
     With a due time that is near, a slow machine would cancel it too late.
     """
-    [(undo, line)] = [(key, line) for key in each("undo") if (line := redis.hget(key, task_id))]
+    _fall_due(redis, task_id.encode(), FAR)
+
+
+def fall_due_after_move(redis, task_id, before):
+    """Let a task that a change of many moved have been due one millisecond after that."""
+    _fall_due(redis, b"\xff" + task_id.encode(), before)
+
+
+def _fall_due(redis, name, due):
+    [(undo, line)] = [(key, line) for key in each("undo") if (line := redis.hget(key, name))]
     due_ms = int(line[:16]) // 1000 + 1
-    redis.hset(undo, task_id, line.replace(b"%d" % (FAR * 1000), b"%d" % due_ms))
+    redis.hset(undo, name, line.replace(b"%d" % (due * 1000), b"%d" % due_ms))
     eventually(lambda: redis_ms(redis) > due_ms)

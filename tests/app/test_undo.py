@@ -9,10 +9,9 @@ from kombu import Exchange, Queue
 from celery_delayq import Outcome, signals
 from celery_delayq.core.hooks import part_of
 from celery_delayq.errors import InvalidOption, NotUndone
-from tests.app.support import FAR, LONG_AGO, fall_due_after_cancel, redis_ms
+from tests.app.support import FAR, LONG_AGO, fall_due_after_cancel, fall_due_after_move
 from tests.support.places import at, lease_out, take
 from tests.support.shards import each, total
-from tests.support.waiting import eventually
 
 DAY = (86_400, 1000)
 ELSEWHERE = Queue("q", Exchange("x", type="topic"), routing_key="#")
@@ -373,11 +372,10 @@ def test_of_two_moves_the_later_one_can_be_undone_and_the_earlier_one_is_lost(de
 
 
 def test_a_time_that_has_come_since_is_refused_or_now(add, delayq, redis):
-    soon_ms = redis_ms(redis) + 300
-    add.s(1, 2).set(task_id="a", delayq_tags=["x"]).delay_until(soon_ms / 1000)
+    add.s(1, 2).set(task_id="a", delayq_tags=["x"]).delay_until(FAR + 60)
     count = delayq.select(tag="x").reschedule(at=FAR)
     assert count == 1
-    eventually(lambda: redis_ms(redis) > soon_ms)
+    fall_due_after_move(redis, "a", FAR + 60)
 
     [refused] = delayq.undo_all(count.bulk).refused
     assert isinstance(refused, NotUndone)
