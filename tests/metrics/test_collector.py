@@ -234,8 +234,10 @@ def test_a_clock_that_is_wrong_shows_the_difference(collector, scrape, monkeypat
 
 def test_registering_one_asks_nobody_and_one_registry_takes_one(delayq_app, registry, caplog):
     away = delayq_app("redis://127.0.0.1:1", delayq_timeout=0.1).delayq
+    before = {*threading.enumerate()}  # one that reads for an earlier test may still be there
     registry.register(Collector(away))
-    assert not any(thread.name == "delayq-scrape" for thread in threading.enumerate())
+    begun = {*threading.enumerate()} - before
+    assert not any(thread.name == "delayq-scrape" for thread in begun)
     with pytest.raises(ValueError, match="Duplicated timeseries"):
         registry.register(Collector(away))
 
