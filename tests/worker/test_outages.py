@@ -81,4 +81,5 @@ def test_a_consumer_that_restarts_leaves_the_scanner_alone(make_project, start_w
         [run] = project.wait_runs(held, timeout=40)
         assert run["attempt"] in (None, 1)
         eventually(lambda: project.scanners() == 1)
+        worker.wait_log("scanner.*started")
         assert sum("scanner" in line and "started" in line for line in worker.lines) == 1
