@@ -23,26 +23,27 @@ def store():
 
 @pytest.fixture
 def project(request, make_project, start_worker, server, store):
-    """A worker whose broker is not its store, and whose calls of the store are soon over.
+    """A worker whose broker is not its store.
 
     Each test has its own: after a refusal a process leaves the store alone for a while.
     """
     project = make_project(
-        broker_url=request.param(request, server),
+        **request.param(request, server),
         delayq_url=f"redis://127.0.0.1:{store[1].port}/0",
         delayq_capture_eta=True,
-        delayq_timeout=0.5,
     )
     start_worker(TASKS, "-P", "prefork", "-c", "2", env=project.env)
     return project
 
 
 def rabbit(request, _server):
-    return request.getfixturevalue("rabbitmq_server").url
+    # A store that is away: calls that go on until their time is over are soon over.
+    return {"broker_url": request.getfixturevalue("rabbitmq_server").url, "delayq_timeout": 0.5}
 
 
 def redis(_request, server):
-    return server.url()
+    # A store that refuses at once, also on a busy machine: a call without an answer leaves a mark.
+    return {"broker_url": server.url()}
 
 
 @contextlib.contextmanager
