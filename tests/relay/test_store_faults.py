@@ -1,15 +1,18 @@
 """The link to the store breaks between two steps of a relay; the broker works all the time."""
 
+import time
+
 import pytest
 import redis
 from kombu import Queue
 
+from celery_delayq.core import clock
 from celery_delayq.core.store.scripts import load
 from celery_delayq.errors import StoreUnavailable
 from tests.lab.faults.proxy import Proxy
 from tests.relay.house import end_leases, new_name
 from tests.support.network import CUT
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.libraries
 
@@ -73,13 +76,21 @@ def test_a_lost_answer_to_a_claim_loses_nothing(house, store_proxy):
     assert house.left() == 0
 
 
-def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(make_house, rabbitmq_server, between):
-    house = make_house(rabbitmq_server.url, delayq_url=between.url(), delayq_timeout=0.5)
+def test_a_store_that_is_away_for_the_ack_makes_a_marked_copy(
+    make_house, rabbitmq_server, between, monkeypatch
+):
+    def monotonic():
+        """The time of that call is over once it was cut; all others have time."""
+        return time.monotonic() + 2 * PATIENCE * (between.asked["ack"] > 0)
+
+    house = make_house(rabbitmq_server.url, delayq_url=between.url())
     house.declare(Queue(house.queue))
     house.due_now(task_id="a")
     between.before("ack", lambda: CUT)
-    with pytest.raises(StoreUnavailable, match=r"^ack failed: "):
-        house.relay().batch(lambda: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "monotonic", monotonic)
+        with pytest.raises(StoreUnavailable, match=r"^ack failed: "):
+            house.relay().batch(lambda: False)
     assert between.asked["ack"] >= 1
     assert house.counts() == (0, 1, 0)
     between.before("ack", lambda: None)
