@@ -109,6 +109,23 @@ def test_runs_left_by_a_paused_rule_are_cleared_up_after_the_load(delayq, rule, 
     assert (runs(delayq), delayq.rule("r").is_paused) == ([], True)
 
 
+def test_a_run_that_comes_after_its_rule_was_changed_goes_with_the_next_change(delayq, rule, redis):
+    lines = [json.dumps(line) for line in delayq.dump()]
+    redis.flushdb()
+    rules = [line for line in map(json.loads, lines) if line["kind"] != "task"]
+    delayq.load(json.dumps(line | ({"tasks": 0} if "tasks" in line else {})) for line in rules)
+    delayq.rule("r").pause()
+    write(delayq)
+    delayq.load(lines)
+    assert len(runs(delayq)) == 1
+
+    delayq.rule("r").resume()
+    delayq.rule("r").pause()
+    write(delayq)
+
+    assert runs(delayq) == []
+
+
 def test_a_dry_run_loads_no_rule(rule, moved, redis):
     moved(dry_run=True)
     assert not any(redis.exists(key) for key in each("rules"))

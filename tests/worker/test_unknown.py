@@ -1,5 +1,6 @@
 """Tasks of the store that a worker does not know, or cannot read, go back; none is lost."""
 
+import math
 import time
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
@@ -83,7 +84,7 @@ def unknown(project):
 def now(project):
     """Redis's clock, rounded up to a millisecond, as a due time is."""
     seconds, micros = project.client.time()
-    return round(seconds - -micros // 1000 / 1000, 3)
+    return round(seconds + math.ceil(micros / 1000) / 1000, 3)
 
 
 def seconds_until(project, task):
